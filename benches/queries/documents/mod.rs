@@ -31,7 +31,7 @@ const SMALL_RUNS: usize = 50;
 const TATAMI: &str = "tatami";
 const PARQUET: &str = "Parquet";
 
-/// The same documents in two formats.
+/// The files of the generated documents, one for each format. Both have the same rows.
 #[derive(Debug)]
 pub struct Documents {
     tatami: PathBuf,

@@ -40,8 +40,9 @@ rows becomes a table of the default schema, named after its stem.";
     disable_help_subcommand = true
 )]
 pub struct Arguments {
-    /// Files to open: of arrays (.tet, X.tet.d, .zarr, .npy, .npz) or rows (.csv, .parquet, .json, .arrow); NAME=FILE
-    /// chooses the name; a directory stands for all .tet files in it
+    /// Files to open: of arrays (.tet, X.tet.d, .zarr, .npy, .npz, TileDB), documents (.tatami) or
+    /// rows (.csv, .parquet, .json, .arrow); NAME=FILE chooses the name; a directory stands for all
+    /// .tet files in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 

@@ -100,10 +100,34 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
+    /// Reads a count and as many items, each of which takes `item_bytes` bytes or more.
+    pub(crate) fn list<T>(
+        &mut self,
+        field: &'static str,
+        item_bytes: usize,
+        mut parse: impl FnMut(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let count = self.count(field, item_bytes)?;
+        let mut items = Vec::with_capacity(count);
+        for _ in 0..count {
+            items.push(parse(self)?);
+        }
+        Ok(items)
+    }
+
     /// Reads a length and as many bytes.
     pub fn byte_string(&mut self, field: &'static str) -> Result<&'a [u8], Fault> {
         let length = self.size(field)?;
         self.take(field, length)
+    }
+
+    /// Reads a byte string that must be UTF-8.
+    pub(crate) fn text(&mut self, field: &'static str) -> Result<&'a str, Fault> {
+        let bytes = self.byte_string(field)?;
+        std::str::from_utf8(bytes).map_err(|_| {
+            let found = format!("{:?}", bytes.escape_ascii().to_string());
+            Fault::new(field, found, "UTF-8")
+        })
     }
 
     /// Fails unless all bytes were read.

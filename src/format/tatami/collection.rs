@@ -10,6 +10,7 @@ use crate::format::tatami::layout::bounds::ValueBounds;
 use crate::format::tatami::layout::checks::check_bounds;
 use crate::format::tatami::layout::header::check_crc;
 use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::schema::column_type;
 use crate::format::tatami::layout::types::ColumnType;
 
 /// The file name of a manifest.
@@ -168,7 +169,7 @@ pub(super) fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fa
 
 impl Member {
     fn parse(body: &mut Cursor<'_>) -> Result<Self, Fault> {
-        let path = PathBuf::from(text("member path", body)?);
+        let path = PathBuf::from(body.text("member path")?);
         if !is_inside(&path) {
             let expected = "a path inside the directory of the manifest";
             return Err(Fault::new("member path", path.display(), expected));
@@ -176,26 +177,18 @@ impl Member {
         let uuid = body.array("member uuid")?;
         let rows = body.varint("number of rows")?;
         let bytes = body.varint("length in bytes")?;
-        let sort_column = text("sort column", body)?;
+        let sort_column = body.text("sort column")?;
         let sort_type = body.byte("sort type")?;
         let sort_bounds = Bounds::parse(body)?;
         let sort_key = match sort_column.is_empty() {
             true => None,
             false => Some(zone(sort_column, sort_type, sort_bounds)?),
         };
-        let count = body.count("number of zones", 4)?;
-        let mut zones = Vec::with_capacity(count);
-        for _ in 0..count {
-            let column = text("zone column", body)?;
+        let zones = body.list("number of zones", 4, |body| {
+            let column = body.text("zone column")?;
             let id = body.byte("zone type")?;
-            zones.push(zone(column, id, Bounds::parse(body)?)?);
-        }
-        let tier = body.byte("tier")?;
-        let count = body.count("number of crawls", 1)?;
-        let mut crawls = Vec::with_capacity(count);
-        for _ in 0..count {
-            crawls.push(text("crawl", body)?);
-        }
+            zone(column, id, Bounds::parse(body)?)
+        })?;
         Ok(Self {
             path,
             uuid,
@@ -203,8 +196,10 @@ impl Member {
             bytes,
             sort_key,
             zones,
-            tier,
-            crawls,
+            tier: body.byte("tier")?,
+            crawls: body.list("number of crawls", 1, |body| {
+                body.text("crawl").map(str::to_string)
+            })?,
             created_ms: body.varint("created")?,
             footer_crc: body.u32("footer checksum")?,
         })
@@ -218,32 +213,14 @@ pub(super) fn is_inside(path: &Path) -> bool {
         && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn text(field: &'static str, body: &mut Cursor<'_>) -> Result<String, Fault> {
-    let bytes = body.byte_string(field)?;
-    let text = std::str::from_utf8(bytes);
-    text.map(str::to_string).map_err(|_| {
-        Fault::new(
-            field,
-            format!("{:?}", bytes.escape_ascii().to_string()),
-            "UTF-8",
-        )
-    })
-}
-
-fn zone(column: String, id: u8, bounds: Bounds) -> Result<MemberZone, Fault> {
-    let column_type = ColumnType::from_id(id).ok_or_else(|| {
-        Fault::new(
-            "zone type",
-            format!("{id} for {column:?}"),
-            "a type from 0 to 15",
-        )
-    })?;
+fn zone(column: &str, id: u8, bounds: Bounds) -> Result<MemberZone, Fault> {
+    let column_type = column_type("zone type", id, column)?;
     // The zone of a column without values has empty bounds.
     if !(bounds.min.is_empty() && bounds.max.is_empty()) {
         check_bounds(column_type, &bounds)?;
     }
     Ok(MemberZone {
-        column,
+        column: column.to_string(),
         column_type,
         bounds,
     })

@@ -309,10 +309,7 @@ impl TatamiFile {
             return Ok(dictionary);
         }
         let place = |fault| self.error(format!("dictionary {index}"), fault);
-        let mut bytes = [0; RECORD_HEADER_BYTES as usize];
-        self.storage
-            .copy_range(self.access, stored.offset, &mut bytes)?;
-        let header = RecordHeader::parse(&bytes);
+        let header = self.record_header(stored.offset)?;
         let start = stored.offset + RECORD_HEADER_BYTES;
         let end = start + u64::from(header.stored_size);
         // Overlapping dictionaries would let a small file use much memory.

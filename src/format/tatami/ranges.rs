@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tatami::layout::footer::Extent;
-use crate::format::tatami::layout::header::check_crc;
+use crate::format::tatami::layout::header::{check_crc, compare_crc};
 use crate::format::tatami::layout::record::{KIND_INDEX, RECORD_HEADER_BYTES, RecordHeader};
 use crate::format::tatami::layout::types::Codec;
 
@@ -184,11 +184,6 @@ impl IndexRecord {
             crc = crc32c::crc32c_append(crc, self.read(at..end, &mut buffer)?);
             at = end;
         }
-        if crc != self.crc {
-            let expected = format!("{crc:#010x}, the CRC32C of the bytes");
-            let found = format!("{:#010x}", self.crc);
-            return Err(self.error(Fault::new("checksum", found, expected)));
-        }
-        Ok(())
+        compare_crc("checksum", crc, self.crc).map_err(|fault| self.error(fault))
     }
 }

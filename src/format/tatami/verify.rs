@@ -16,8 +16,9 @@ use crate::format::tatami::layout::header::{
 use crate::format::tatami::layout::record::KIND_DATA;
 use crate::format::tatami::layout::row_group::Bounds;
 use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::page::Page;
 use crate::format::tatami::pages::payload::Decompressor;
-use crate::format::tatami::pages::reader::PageReader;
+use crate::format::tatami::pages::reader::{PageReader, payload};
 use crate::format::tatami::pages::values::ColumnValues;
 use crate::format::tatami::ranges::RangeBuffer;
 use crate::format::tatami::search::Segment;
@@ -140,30 +141,19 @@ impl Verifier<'_> {
             Err(error) => return self.problems.push(error),
         };
         for (index, page) in pages.iter().enumerate() {
-            self.page_header(group, column, index);
-            let stored = self
-                .range
-                .read(file.storage(), file.access(), page.payload());
-            let checked = stored.and_then(|stored| {
-                let payload = self.decompressor.payload(&page.header, stored);
-                payload
-                    .map(|_| ())
-                    .map_err(|fault| file.page_error(group, column, index, fault))
+            self.page_header(group, column, index, page);
+            let payload = payload(&mut self.range, &mut self.decompressor, &file, page);
+            let checked = payload.and_then(|payload| match payload {
+                Ok(_) => Ok(()),
+                Err(fault) => Err(file.page_error(group, column, index, fault)),
             });
             self.keep(checked);
         }
     }
 
     /// Checks the fields of a page header that readers ignore.
-    fn page_header(&mut self, group: usize, column: usize, index: usize) {
-        let file = Arc::clone(self.file);
-        let Some(page) = file
-            .pages(group, column)
-            .ok()
-            .and_then(|pages| pages.get(index))
-        else {
-            return;
-        };
+    fn page_header(&mut self, group: usize, column: usize, index: usize, page: &Page) {
+        let file = self.file;
         let header = &page.header;
         if header.kind != KIND_DATA {
             let fault = Fault::new(
@@ -196,8 +186,8 @@ impl Verifier<'_> {
                 Some(key) if key == column => file.page_index(group)?,
                 _ => None,
             };
-            for page in 0..pages.len() {
-                self.page_header(group, column, page);
+            for (page, stored) in pages.iter().enumerate() {
+                self.page_header(group, column, page, stored);
                 values.clear();
                 if let Err(error) = self.reader.read(group, column, page, None, &mut values) {
                     self.problems.push(error);

@@ -7,16 +7,13 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::Access;
 use crate::format::tiledb::codecs::EncryptionKey;
-use crate::format::tiledb::commits::{Commits, Delete};
 use crate::format::tiledb::dense::{Grid, IndexBox, Window};
-use crate::format::tiledb::enumeration::Enumeration;
+use crate::format::tiledb::directory::{
+    Commits, Delete, MetadataValue, Stamp, TimeWindow, files, metadata, now,
+};
 use crate::format::tiledb::fault::Fault;
-use crate::format::tiledb::files;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
-use crate::format::tiledb::metadata::{self, MetadataValue};
-use crate::format::tiledb::names::{Stamp, TimeWindow, now};
-use crate::format::tiledb::schema::{DimensionLabel, Schema};
-use crate::format::tiledb::value::Interval;
+use crate::format::tiledb::schema::{DimensionLabel, Enumeration, Interval, Schema};
 
 /// Options for opening an array or a group.
 #[derive(Debug, Clone, Default)]
@@ -342,10 +339,10 @@ impl TileDbArray {
     /// Returns the path of the array of a dimension label, or `None` if it is not below the array's
     /// directory.
     pub fn label_path(&self, label: &DimensionLabel) -> Option<PathBuf> {
-        let parts = || label.location.split('/').filter(|part| !part.is_empty());
-        let is_below =
-            label.is_relative && parts().count() > 0 && parts().all(files::is_entry_name);
-        is_below.then(|| parts().fold(self.path.clone(), |path, part| path.join(part)))
+        match label.is_relative {
+            true => files::path_below(&self.path, &label.location),
+            false => None,
+        }
     }
 }
 

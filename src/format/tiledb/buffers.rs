@@ -1,6 +1,6 @@
 //! Buffers for the cells of a tile.
 
-use crate::format::tiledb::datatype::CellValues;
+use crate::format::tiledb::schema::CellValues;
 
 /// The cells of one field: of a tile, or of a window of a dense array.
 ///

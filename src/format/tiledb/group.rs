@@ -7,10 +7,8 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::tiledb::array::OpenOptions;
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::EncryptionKey;
+use crate::format::tiledb::directory::{MetadataValue, Stamp, TimeWindow, files, metadata};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::files;
-use crate::format::tiledb::metadata::{self, MetadataValue};
-use crate::format::tiledb::names::{Stamp, TimeWindow};
 
 /// The version of group files and members that is read.
 const GROUP_VERSION: u32 = 2;
@@ -97,9 +95,7 @@ impl TileDbGroup {
     /// relative location is below the group's directory.
     pub fn member_path(&self, member: &GroupMember) -> Option<PathBuf> {
         if member.is_relative {
-            let parts = || member.location.split('/').filter(|part| !part.is_empty());
-            let is_below = parts().count() > 0 && parts().all(files::is_entry_name);
-            return is_below.then(|| parts().fold(self.path.clone(), |path, part| path.join(part)));
+            return files::path_below(&self.path, &member.location);
         }
         let path = member
             .location

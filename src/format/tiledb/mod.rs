@@ -24,49 +24,34 @@ mod array;
 mod buffers;
 mod bytes;
 mod codecs;
-mod commits;
-mod condition;
-mod datatype;
 mod dense;
-mod dense_reader;
-mod enumeration;
+mod directory;
 mod fault;
-mod files;
 mod fragment;
 mod group;
-mod keys;
-mod metadata;
-mod names;
-mod pipeline;
 mod reader;
 mod schema;
 mod sparse;
 mod tile;
-mod value;
 mod verify;
 mod writer;
 
 pub use array::{OpenOptions, TileDbArray};
 pub use buffers::TileBuffers;
 pub use codecs::EncryptionKey;
-pub use commits::Delete;
-pub use condition::{Condition, Operator};
-pub use datatype::{CellValues, Datatype, Layout, Representation};
-pub use dense::{Grid, IndexBox, Window, WindowRegion, WindowSource};
-pub use dense_reader::DenseReader;
-pub use enumeration::Enumeration;
+pub use dense::{DenseReader, Grid, IndexBox, Window, WindowRegion, WindowSource};
+pub use directory::{Condition, Delete, MetadataValue, Operator, TimeWindow};
 pub(crate) use fragment::MAX_TILE_CELLS;
 pub use fragment::{
     Coordinates, Field, FieldKind, FieldStatistics, Fragment, TileBounds, TileSummary, TileValues,
 };
 pub use group::{GroupMember, TileDbGroup};
-pub use metadata::MetadataValue;
-pub use names::TimeWindow;
-pub use pipeline::{Filter, Pipeline};
 pub use reader::TileReader;
-pub use schema::{Attribute, DataOrder, Dimension, DimensionLabel, Schema};
+pub use schema::{
+    Attribute, CellValues, DataOrder, Datatype, Dimension, DimensionLabel, Enumeration, Filter,
+    Interval, Layout, Pipeline, Representation, Scalar, Schema,
+};
 pub use sparse::SparseReader;
-pub use value::{Interval, Scalar};
 pub use verify::{Verification, verify};
 pub use writer::{
     ArrayWriter, CellSpool, DenseCellWriter, DenseWriter, SparseWriter, WriteOptions, default_fill,

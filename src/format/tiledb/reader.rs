@@ -6,10 +6,10 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::bytes::u64s;
 use crate::format::tiledb::codecs::{Codecs, Steps};
-use crate::format::tiledb::datatype::CellValues;
+use crate::format::tiledb::directory::Region;
 use crate::format::tiledb::fault::Fault;
-use crate::format::tiledb::files::Region;
 use crate::format::tiledb::fragment::{Field, FileKind, Fragment, MAX_TILE_CELLS};
+use crate::format::tiledb::schema::CellValues;
 use crate::format::tiledb::tile;
 
 /// Reads tiles. Buffers and decompression contexts are reused from tile to tile, so that each thread

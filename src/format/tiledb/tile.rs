@@ -4,10 +4,8 @@ use std::ops::Range;
 
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey, Steps};
-use crate::format::tiledb::datatype::Datatype;
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
-use crate::format::tiledb::schema::check_version;
+use crate::format::tiledb::schema::{Datatype, Filter, Pipeline, check_version};
 
 /// Maximum size of a decoded tile in bytes.
 pub(crate) const MAX_TILE_BYTES: usize = 1 << 34;

@@ -5,7 +5,7 @@ use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
 use crate::format::tiledb::reader::TileReader;
-use crate::format::tiledb::value::Scalar;
+use crate::format::tiledb::schema::Scalar;
 
 /// The maximum number of problems that are listed.
 const MAX_PROBLEMS: usize = 100;
@@ -160,10 +160,7 @@ fn first_outside(
     let cells = (0..buffers.cells).filter(|cell| !buffers.is_null(*cell));
     let mut values = cells.filter_map(|cell| {
         let bytes = buffers.cell(cell, field.cell_values, size);
-        match field.cell_values.is_variable() {
-            true => Some(Scalar::Bytes(bytes.to_vec())),
-            false => Scalar::from_bytes(field.datatype, bytes),
-        }
+        Scalar::from_cell(field.datatype, field.cell_values, bytes)
     });
     values.find(|value| {
         let is_below = low.is_some_and(|low| value.compare(low).is_none_or(|order| order.is_lt()));

@@ -48,11 +48,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_wanted = config
-            .extensions
-            .get::<ArraySettings>()
-            .is_none_or(|config| config.array_aggregates);
-        if !is_wanted {
+        if !ArraySettings::is_on(config, |settings| settings.array_aggregates) {
             return Ok(plan);
         }
         let replaced = plan.transform_down(|plan| {

@@ -25,9 +25,9 @@ use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::UrlCatalogs;
 #[cfg(feature = "tatami")]
-use crate::provider::copy::DocumentFormatFactory;
+use crate::provider::copy::document_format_factory;
 #[cfg(feature = "tiledb")]
-use crate::provider::copy::TileDbFormatFactory;
+use crate::provider::copy::tiledb_format_factory;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::functions;
 use crate::provider::functions::bounded::bounded;
@@ -187,9 +187,9 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
     let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     #[cfg(feature = "tatami")]
-    let of_rows = of_rows.chain([Arc::new(DocumentFormatFactory) as _]);
+    let of_rows = of_rows.chain([document_format_factory()]);
     #[cfg(feature = "tiledb")]
-    let of_rows = of_rows.chain([Arc::new(TileDbFormatFactory) as _]);
+    let of_rows = of_rows.chain([tiledb_format_factory()]);
     for format in ours.chain(of_rows) {
         // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,6 +110,48 @@ pub(super) trait CopyTarget: Debug + Send + Sync + 'static {
         schema: &SchemaRef,
         input: &Arc<dyn ExecutionPlan>,
     ) -> Result<(Arc<dyn DataSink>, Option<LexRequirement>)>;
+}
+
+/// A [`CopyTarget`] whose options are all given by the statement.
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+pub(super) trait ParsedTarget: CopyTarget + Default {
+    /// The file name extension, which is also the keyword after `STORED AS`.
+    const EXTENSION: &'static str;
+
+    /// Parses the options of a statement.
+    fn parse(given: &HashMap<String, String>) -> Result<Self>;
+}
+
+/// Returns the factory that makes `COPY ... TO` work for a target.
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+pub(super) fn format_factory<T: ParsedTarget>() -> Arc<dyn FileFormatFactory> {
+    Arc::new(CopyFormatFactory::<T>(PhantomData))
+}
+
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+#[derive(Debug)]
+struct CopyFormatFactory<T>(PhantomData<T>);
+
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+impl<T: ParsedTarget> GetExt for CopyFormatFactory<T> {
+    fn get_ext(&self) -> String {
+        T::EXTENSION.to_string()
+    }
+}
+
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+impl<T: ParsedTarget> FileFormatFactory for CopyFormatFactory<T> {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(CopyFormat(T::parse(format_options)?)))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(CopyFormat(T::default()))
+    }
 }
 
 /// A [`CopyTarget`] as DataFusion's file format.

@@ -34,7 +34,7 @@ mod tiledb;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use axes::FinishedAxis;
 #[cfg(feature = "tatami")]
-pub(in crate::provider) use documents::DocumentFormatFactory;
+pub(in crate::provider) use documents::format_factory as document_format_factory;
 pub use format::ArrayFormatFactory;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use options::Spelling;
@@ -45,6 +45,6 @@ pub(in crate::provider) use row_formats::parquet_columns;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};
 #[cfg(feature = "tiledb")]
-pub(in crate::provider) use tiledb::TileDbFormatFactory;
+pub(in crate::provider) use tiledb::format_factory as tiledb_format_factory;
 #[cfg(feature = "tiledb")]
 pub use tiledb::insert_into_tiledb;

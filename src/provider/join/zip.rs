@@ -51,11 +51,7 @@ impl PhysicalOptimizerRule for ZipJoins {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_wanted = config
-            .extensions
-            .get::<ArraySettings>()
-            .is_none_or(|config| config.zip_joins);
-        if !is_wanted {
+        if !ArraySettings::is_on(config, |settings| settings.zip_joins) {
             return Ok(plan);
         }
         // Work from the leaves up, so that the result of one join can be joined again.

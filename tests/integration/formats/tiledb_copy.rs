@@ -3,15 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
-use datafusion::datasource::{MemTable, TableType};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::{Value, json};
 use tet_sql::format::io::storage::Access;
@@ -334,43 +326,10 @@ async fn more_rows_than_memory() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }
 
-/// A table to insert into.
-#[derive(Debug)]
-struct ArrayTable {
-    array: Arc<TileDbArray>,
-    schema: SchemaRef,
-}
-
-#[async_trait]
-impl TableProvider for ArrayTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let empty = MemTable::try_new(self.schema(), vec![vec![]])?;
-        empty.scan(state, projection, filters, limit).await
-    }
-
-    async fn insert_into(
-        &self,
-        _state: &dyn Session,
-        input: Arc<dyn ExecutionPlan>,
-        operation: InsertOp,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
-        tet_sql::insert_into_tiledb(&self.array, &columns, input, operation)
-    }
+/// Returns the statement that creates a table over an array.
+fn creation(table: &str, path: &Path) -> String {
+    let path = path.display();
+    format!("CREATE EXTERNAL TABLE {table} STORED AS TILEDB LOCATION '{path}'")
 }
 
 #[tokio::test]
@@ -381,10 +340,7 @@ async fn rows_are_added_to_arrays() {
         let path = folder.path().join(kind);
         let options = format!("dims 'x', sparse '{}'", kind == "sparse");
         copy(&ctx, query, &path, &options).await;
-        let schema = Arc::clone(ctx.sql(query).await.unwrap().schema().inner());
-        let array = open(&path);
-        ctx.register_table(kind, Arc::new(ArrayTable { array, schema }))
-            .unwrap();
+        answer(&ctx, &creation(kind, &path)).await;
         let sql = format!("INSERT INTO {kind} VALUES (3, 33, 'c'), (2, 22, NULL)");
         assert_eq!(answer(&ctx, &sql).await, ["2"]);
         assert_eq!(open(&path).fragments().len(), 2);
@@ -423,10 +379,7 @@ async fn rows_are_added_to_external_tables() {
         let path = folder.path().join(kind);
         let options = format!("dims 'x', sparse '{}'", kind == "sparse");
         copy(&ctx, query, &path, &options).await;
-        let create = format!(
-            "CREATE EXTERNAL TABLE {kind} STORED AS TILEDB LOCATION '{}'",
-            path.display()
-        );
+        let create = creation(kind, &path);
         answer(&ctx, &create).await;
         for (x, v) in [(2, 22), (3, 33)] {
             let sql = format!("INSERT INTO {kind} VALUES ({x}, {v})");

@@ -18,7 +18,7 @@ Examples:
 
 To query a file in SQL: tet-sql weather.tet";
 
-/// Shows, checks, repairs and converts array files (.tet, Zarr, .npy, .npz).
+/// Shows, checks, repairs and converts files of arrays (.tet, Zarr, .npy, .npz, TileDB) and documents (.tatami).
 #[derive(Debug, Parser)]
 #[command(name = "tet", version, after_help = EXAMPLES)]
 pub struct Arguments {

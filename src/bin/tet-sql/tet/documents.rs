@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tet_sql::format::tatami::search::Segment;
-use tet_sql::format::tatami::{Codec, Encoding, TatamiFile, is_tatami, verify};
+use tet_sql::format::tatami::{TatamiFile, is_tatami, verify};
 use tet_sql::{Access, Candidate};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, row, table, write_json};
+use super::lines::{clean, listed, row, table, write_json};
 
 /// Opens a `.tatami` file. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Arc<TatamiFile>>, Failure> {
@@ -91,21 +91,6 @@ pub fn info(
     Ok(true)
 }
 
-/// Converts a table to JSON: one object per row, with the cells of the first row as keys.
-fn listed(rows: &[Vec<String>]) -> Value {
-    let Some((header, rows)) = rows.split_first() else {
-        return json!([]);
-    };
-    let rows = rows.iter().map(|row| {
-        let cells = header
-            .iter()
-            .cloned()
-            .zip(row.iter().map(|cell| json!(cell)));
-        Value::Object(cells.collect())
-    });
-    rows.collect()
-}
-
 fn columns(file: &TatamiFile) -> Vec<Vec<String>> {
     let mut lines = vec![row([
         "column", "type", "nullable", "sorted", "bloom", "values", "nulls", "bytes",
@@ -170,18 +155,14 @@ fn pages(file: &TatamiFile, max_pages: u64) -> Result<Vec<Vec<String>>, Failure>
                     return Ok(lines);
                 }
                 let header = &page.header;
-                let encoding = Encoding::from_id(header.encoding);
-                let codec = Codec::from_id(header.codec);
                 lines.push(vec![
                     group.to_string(),
                     clean(&field.name),
                     page.first_row.to_string(),
                     header.values.to_string(),
                     header.nulls.to_string(),
-                    encoding.map_or(header.encoding.to_string(), |known| {
-                        known.name().to_string()
-                    }),
-                    codec.map_or(header.codec.to_string(), |known| known.name().to_string()),
+                    header.encoding_name(),
+                    header.codec_name(),
                     page.offset.to_string(),
                     header.stored_size.to_string(),
                     header.raw_size.to_string(),

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+use serde_json::{Value, json};
 
 use super::Failure;
 use crate::output::formats::Visible;
@@ -30,6 +32,22 @@ pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
 /// Converts texts to a row.
 pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_string).to_vec()
+}
+
+/// Converts a table to JSON: one object per row, with the cells of the first row as keys.
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+pub fn listed(rows: &[Vec<String>]) -> Value {
+    let Some((header, rows)) = rows.split_first() else {
+        return json!([]);
+    };
+    let rows = rows.iter().map(|row| {
+        let cells = header
+            .iter()
+            .cloned()
+            .zip(row.iter().map(|cell| json!(cell)));
+        Value::Object(cells.collect())
+    });
+    rows.collect()
 }
 
 /// Formats extents or chunk indices, such as `48 x 10 x 20`.

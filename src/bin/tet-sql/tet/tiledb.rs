@@ -1,9 +1,10 @@
 //! TileDB arrays and groups in `tet info` and `tet verify`.
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tet_sql::format::tiledb::{
     EncryptionKey, OpenOptions, TileDbArray, TileDbGroup, Verification, verify,
 };
@@ -11,7 +12,7 @@ use tet_sql::{Access, Error};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, row, table, write_json};
+use super::lines::{clean, listed, row, table, write_json};
 
 /// The maximum number of arrays of a group.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -22,6 +23,8 @@ const MAX_DEPTH: usize = 32;
 pub struct Arrays {
     path: PathBuf,
     arrays: Vec<TileDbArray>,
+    /// The directories of the groups, without links.
+    groups: HashSet<PathBuf>,
     /// Members that cannot be opened.
     problems: Vec<String>,
 }
@@ -40,6 +43,7 @@ pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Fail
     let mut arrays = Arrays {
         path: path.to_path_buf(),
         arrays: Vec::new(),
+        groups: HashSet::new(),
         problems: Vec::new(),
     };
     match is_array {
@@ -55,7 +59,14 @@ pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Fail
 }
 
 impl Arrays {
+    /// Adds the arrays of a group and of the groups below it, of each group once: groups may contain
+    /// each other.
     fn add(&mut self, group: &TileDbGroup, options: &OpenOptions, depth: usize) {
+        let directory = group.path().canonicalize();
+        let directory = directory.unwrap_or_else(|_| group.path().to_path_buf());
+        if !self.groups.insert(directory) {
+            return;
+        }
         for member in group.members() {
             let path = group.member_path(member);
             let Some(path) = path.filter(|_| self.arrays.len() < MAX_ARRAYS) else {
@@ -86,53 +97,47 @@ impl Arrays {
     ) -> Result<bool, Failure> {
         let mut described = Vec::new();
         for array in &self.arrays {
-            let fragments = match sections.chunks || sections.layout {
-                true => fragments(array, max_rows),
-                false => Vec::new(),
-            };
-            let metadata = match sections.metadata {
-                true => metadata(array)?,
-                false => Vec::new(),
-            };
+            // The key in JSON, the title and the rows of each section.
+            let mut parts = Vec::new();
+            if sections.datasets {
+                parts.push(("columns", None, columns(array)));
+            }
+            if sections.metadata {
+                parts.push(("metadata", Some("metadata"), metadata(array)?));
+            }
+            if sections.chunks || sections.layout {
+                let fragments = fragments(array, max_rows);
+                parts.push(("fragment_list", Some("fragments"), fragments));
+            }
             let schema = array.schema();
+            let version = schema.version;
             let path = array.path().display().to_string();
             let kind = if schema.is_sparse { "sparse" } else { "dense" };
             let count = array.fragments().len();
             if is_json {
-                let mut value = Map::new();
-                value.insert("path".to_string(), json!(path));
-                value.insert("format".to_string(), json!("tiledb"));
-                value.insert("kind".to_string(), json!(kind));
-                value.insert("version".to_string(), json!(schema.version));
-                value.insert("fragments".to_string(), json!(count));
-                if sections.datasets {
-                    value.insert("columns".to_string(), listed(&columns(array)));
+                let mut value = json!({
+                    "path": path,
+                    "format": "tiledb",
+                    "kind": kind,
+                    "version": version,
+                    "fragments": count,
+                });
+                for (key, _, rows) in parts {
+                    value[key] = listed(&rows);
                 }
-                if sections.metadata {
-                    value.insert("metadata".to_string(), listed(&metadata));
-                }
-                if sections.chunks || sections.layout {
-                    value.insert("fragment_list".to_string(), listed(&fragments));
-                }
-                described.push(Value::Object(value));
+                described.push(value);
                 continue;
             }
-            let version = schema.version;
             writeln!(
                 output,
                 "{}: TileDB {kind} array, format version {version}, {count} fragments",
                 clean(&path)
             )?;
-            if sections.datasets {
-                table(output, &columns(array))?;
-            }
-            if sections.metadata {
-                writeln!(output, "metadata")?;
-                table(output, &metadata)?;
-            }
-            if sections.chunks || sections.layout {
-                writeln!(output, "fragments")?;
-                table(output, &fragments)?;
+            for (_, title, rows) in parts {
+                if let Some(title) = title {
+                    writeln!(output, "{title}")?;
+                }
+                table(output, &rows)?;
             }
         }
         if is_json {
@@ -170,7 +175,7 @@ impl Arrays {
             reports.push((array, report));
         }
         if is_shown {
-            // The same.
+            // There is no way to report a failure of standard error.
             let _ = writeln!(std::io::stderr());
         }
         if is_json {
@@ -224,21 +229,6 @@ fn summary(
         "{path}: {verdict}; {fragments} fragments, {tiles} tiles"
     )?;
     Ok(())
-}
-
-/// Converts a table to JSON: one object per row, with the cells of the first row as keys.
-fn listed(rows: &[Vec<String>]) -> Value {
-    let Some((header, rows)) = rows.split_first() else {
-        return json!([]);
-    };
-    let rows = rows.iter().map(|row| {
-        let cells = header
-            .iter()
-            .cloned()
-            .zip(row.iter().map(|cell| json!(cell)));
-        Value::Object(cells.collect())
-    });
-    rows.collect()
 }
 
 /// Lists the dimensions and attributes.

@@ -1,4 +1,5 @@
-//! The encodings of lists of `u32` in a search segment: bit packing, group varint, and bit packing with exceptions (PFORDELTA).
+//! The encodings of lists of `u32` in a search segment: bit packing, group varint, and bit packing with
+//! exceptions (PFORDELTA). The writer of pages encodes integers with the same functions.
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_varint};
@@ -34,13 +35,14 @@ pub fn read_group_varint(cursor: &mut Cursor<'_>, out: &mut [u32]) -> Result<(),
     Ok(())
 }
 
-/// Appends values in group varint encoding.
-pub fn put_group_varint(out: &mut Vec<u8>, values: &[u32]) {
+/// Appends values of at most 32 bits in group varint encoding.
+pub fn put_group_varint<T: Copy + Into<u64>>(out: &mut Vec<u8>, values: &[T]) {
     for group in values.chunks(4) {
         let control = out.len();
         out.push(0);
-        for (index, &value) in group.iter().enumerate() {
-            let length = bit_width(value.into()).div_ceil(8) as usize;
+        for (index, value) in group.iter().enumerate() {
+            let value: u64 = (*value).into();
+            let length = packed_bytes(1, bit_width(value));
             out[control] |= (length as u8 - 1) << (2 * index);
             out.extend_from_slice(&value.to_le_bytes()[..length]);
         }
@@ -75,40 +77,46 @@ pub fn read_pfor(cursor: &mut Cursor<'_>, out: &mut [u32]) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Appends at most 256 values in PFORDELTA encoding, with the width that takes the fewest bytes. The limit
-/// follows from the index of an exception, which is a single byte.
-pub fn put_pfor(out: &mut Vec<u8>, values: &[u32]) {
-    // The bytes of exceptions by the width of the value, then by the chosen width.
-    let mut bytes_of_width = [0; 33];
-    let mut most = 1;
-    for &value in values {
-        let width = bit_width(value.into());
-        bytes_of_width[width as usize] += 1 + width.div_ceil(7) as usize;
-        most = most.max(width);
+/// Returns the width for values of at most 32 bits in PFORDELTA encoding that takes the fewest bytes, and the
+/// bytes of the exceptions and the packed values. If several widths are equal, returns the smallest.
+pub fn pfor_width<T: Copy + Into<u64>>(values: &[T]) -> (u32, usize) {
+    // The bytes that the values of each width take as exceptions.
+    let mut exception_bytes = [0; 33];
+    for value in values {
+        let width = bit_width((*value).into());
+        exception_bytes[width as usize] += 1 + width.div_ceil(7) as usize;
     }
-    let (mut best, mut best_bytes, mut exceptions) = (most, usize::MAX, 0);
-    for width in (1..=most).rev() {
+    let mut exceptions: usize = exception_bytes.iter().sum();
+    let mut best = (32, usize::MAX);
+    for width in 1..=32 {
+        exceptions -= exception_bytes[width as usize];
         let bytes = packed_bytes(values.len(), width) + exceptions;
-        // The narrowest of equally good widths.
-        if bytes <= best_bytes {
-            (best, best_bytes) = (width, bytes);
+        if bytes < best.1 {
+            best = (width, bytes);
         }
-        exceptions += bytes_of_width[width as usize];
     }
-    let is_exception = |value: u32| bit_width(value.into()) > best;
-    let count = values.iter().filter(|&&value| is_exception(value)).count();
-    // 256 values are never all exceptions: the largest width has none.
-    out.extend_from_slice(&[best as u8, count as u8]);
-    for (position, &value) in values.iter().enumerate() {
-        if is_exception(value) {
+    best
+}
+
+/// Appends at most 256 values of at most 32 bits in PFORDELTA encoding, with the width that takes the fewest
+/// bytes. The limit follows from the index of an exception, which is a single byte.
+pub fn put_pfor<T: Copy + Into<u64>>(out: &mut Vec<u8>, values: &[T]) {
+    let (width, _) = pfor_width(values);
+    let start = out.len();
+    // Not all of 256 values are exceptions: that takes more bytes than none.
+    out.extend_from_slice(&[width as u8, 0]);
+    for (position, value) in values.iter().enumerate() {
+        let value: u64 = (*value).into();
+        if bit_width(value) > width {
+            out[start + 1] += 1;
             out.push(position as u8);
-            put_varint(out, u64::from(value));
+            put_varint(out, value);
         }
     }
-    let mask = u32::MAX >> (32 - best);
+    let mask = u64::MAX >> (64 - width);
     put_packed(
-        best,
-        values.iter().map(|value| u64::from(value & mask)),
+        width,
+        values.iter().map(|value| (*value).into() & mask),
         out,
     );
 }

@@ -2,7 +2,7 @@
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::layout::row_group::{RowGroup, one_based};
+use crate::format::tatami::layout::row_group::RowGroup;
 use crate::format::tatami::layout::schema::Schema;
 
 /// The only codec of a footer: no compression.
@@ -154,13 +154,13 @@ impl Footer {
         match tag {
             SECTION_SCHEMA => self.schema = Schema::parse(body)?,
             SECTION_ROW_GROUPS => {
-                self.row_groups = list("number of row groups", 5, body, RowGroup::parse)?;
+                self.row_groups = body.list("number of row groups", 5, RowGroup::parse)?;
             }
             SECTION_BLOBS => {
-                self.blobs = list("number of blob columns", 4, body, BlobColumn::parse)?
+                self.blobs = body.list("number of blob columns", 4, BlobColumn::parse)?
             }
             SECTION_DICTIONARIES => {
-                self.dictionaries = list("number of dictionaries", 2, body, |body| {
+                self.dictionaries = body.list("number of dictionaries", 2, |body| {
                     Ok(DictionaryRef {
                         offset: body.varint("dictionary offset")?,
                         raw_size: body.varint("dictionary length")?,
@@ -168,7 +168,7 @@ impl Footer {
                 })?;
             }
             SECTION_BLOOMS => {
-                self.blooms = list("number of Bloom filters", 3, body, |body| {
+                self.blooms = body.list("number of Bloom filters", 3, |body| {
                     Ok(BloomRef {
                         offset: body.varint("Bloom filter offset")?,
                         length: body.varint("Bloom filter length")?,
@@ -178,7 +178,7 @@ impl Footer {
             }
             SECTION_KEY_VALUES => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                self.key_values = list("number of key-value pairs", 2, body, |body| {
+                self.key_values = body.list("number of key-value pairs", 2, |body| {
                     let key = text(body.byte_string("key")?);
                     Ok((key, text(body.byte_string("value")?)))
                 })?;
@@ -261,16 +261,12 @@ impl Footer {
 impl BlobColumn {
     fn parse(body: &mut Cursor<'_>) -> Result<Self, Fault> {
         let column = body.size("blob column")?;
-        let mut reference = body.clone();
-        let dictionary = match body.varint("dictionary reference")? {
-            0 => None,
-            _ => Some(one_based("dictionary reference", &mut reference)?),
-        };
         Ok(Self {
             column,
-            dictionary,
+            // A reference counts from 1. 0 means that there is no dictionary.
+            dictionary: body.size("dictionary reference")?.checked_sub(1),
             codec: body.byte("codec of blob runs")?,
-            runs: list("number of blob runs", 4, body, |body| {
+            runs: body.list("number of blob runs", 4, |body| {
                 Ok(BlobRun {
                     offset: body.varint("blob run offset")?,
                     stored_size: body.varint("blob run stored size")?,
@@ -331,19 +327,4 @@ impl Inverted {
         put_varint(out, live.offset);
         put_varint(out, live.length);
     }
-}
-
-/// Parses a count and as many items, each of which takes `item_bytes` bytes or more.
-fn list<'a, T>(
-    field: &'static str,
-    item_bytes: usize,
-    body: &mut Cursor<'a>,
-    mut parse: impl FnMut(&mut Cursor<'a>) -> Result<T, Fault>,
-) -> Result<Vec<T>, Fault> {
-    let count = body.count(field, item_bytes)?;
-    let mut items = Vec::with_capacity(count);
-    for _ in 0..count {
-        items.push(parse(body)?);
-    }
-    Ok(items)
 }

@@ -171,7 +171,11 @@ impl Trailer {
 
 /// Fails unless `stored` is the CRC32C of `bytes`.
 pub(crate) fn check_crc(field: &'static str, bytes: &[u8], stored: u32) -> Result<(), Fault> {
-    let computed = crc32c::crc32c(bytes);
+    compare_crc(field, crc32c::crc32c(bytes), stored)
+}
+
+/// Fails unless a stored CRC32C is the computed one.
+pub(crate) fn compare_crc(field: &'static str, computed: u32, stored: u32) -> Result<(), Fault> {
     if computed != stored {
         let expected = format!("{computed:#010x}, the CRC32C of the bytes");
         return Err(Fault::new(field, format!("{stored:#010x}"), expected));

@@ -104,6 +104,18 @@ impl RecordHeader {
         Codec::from_id(self.codec)
     }
 
+    /// Returns the name of the encoding, or its id if it is unknown.
+    pub fn encoding_name(&self) -> String {
+        let known = self.encoding();
+        known.map_or_else(|| self.encoding.to_string(), |known| known.to_string())
+    }
+
+    /// Returns the name of the codec, or its id if it is unknown.
+    pub fn codec_name(&self) -> String {
+        let known = self.codec();
+        known.map_or_else(|| self.codec.to_string(), |known| known.to_string())
+    }
+
     /// Returns `true` if the payload of a page begins with a validity bitmap.
     pub fn has_nulls(&self) -> bool {
         self.flags & RECORD_FLAG_NULLS != 0

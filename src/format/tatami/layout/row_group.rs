@@ -156,22 +156,16 @@ pub struct RowGroup {
 impl RowGroup {
     /// Parses a row group.
     pub fn parse(fields: &mut Cursor<'_>) -> Result<Self, Fault> {
-        let mut group = Self {
+        Ok(Self {
             first_row: fields.varint("first row")?,
             rows: fields.varint("number of rows")?,
             total_bytes: fields.varint("row group bytes")?,
-            sort_bounds: None,
-            chunks: Vec::new(),
-        };
-        if fields.byte("row group flags")? & GROUP_HAS_SORT_BOUNDS != 0 {
-            group.sort_bounds = Some(Bounds::parse(fields)?);
-        }
-        let count = fields.count("number of chunks", 10)?;
-        group.chunks.reserve_exact(count);
-        for _ in 0..count {
-            group.chunks.push(ColumnChunk::parse(fields)?);
-        }
-        Ok(group)
+            sort_bounds: match fields.byte("row group flags")? & GROUP_HAS_SORT_BOUNDS {
+                0 => None,
+                _ => Some(Bounds::parse(fields)?),
+            },
+            chunks: fields.list("number of chunks", 10, ColumnChunk::parse)?,
+        })
     }
 
     /// Appends the row group as stored.
@@ -194,7 +188,7 @@ impl RowGroup {
 }
 
 /// Reads a reference that counts from 1, and returns an index that counts from 0.
-pub(crate) fn one_based(field: &'static str, fields: &mut Cursor<'_>) -> Result<usize, Fault> {
+fn one_based(field: &'static str, fields: &mut Cursor<'_>) -> Result<usize, Fault> {
     let number = fields.size(field)?;
     number
         .checked_sub(1)

@@ -53,34 +53,17 @@ impl Schema {
     /// Parses a schema. Fails if there is no column, a name is empty or repeated, a type is unknown, or
     /// several columns are the sort key.
     pub fn parse(fields: &mut Cursor<'_>) -> Result<Self, Fault> {
-        let count = fields.count("number of columns", 4)?;
-        let mut schema = Self {
-            fields: Vec::with_capacity(count),
-        };
-        for _ in 0..count {
-            let name = fields.byte_string("column name")?;
-            let name = std::str::from_utf8(name).map_err(|_| {
-                Fault::new(
-                    "column name",
-                    format!("{:?}", name.escape_ascii().to_string()),
-                    "UTF-8",
-                )
-            })?;
+        let fields = fields.list("number of columns", 4, |fields| {
+            let name = fields.text("column name")?;
             let id = fields.byte("column type")?;
-            let column_type = ColumnType::from_id(id).ok_or_else(|| {
-                Fault::new(
-                    "column type",
-                    format!("{id} for {name:?}"),
-                    "a type from 0 to 15",
-                )
-            })?;
-            schema.fields.push(Field {
+            Ok(Field {
                 name: name.to_string(),
-                column_type,
+                column_type: column_type("column type", id, name)?,
                 flags: fields.byte("column flags")?,
                 element_type: fields.byte("element type")?,
-            });
-        }
+            })
+        })?;
+        let schema = Self { fields };
         schema.check()?;
         Ok(schema)
     }
@@ -129,4 +112,10 @@ impl Schema {
             .iter()
             .position(|field| field.has_flag(FIELD_SORT_KEY))
     }
+}
+
+/// Returns the type with this id. Fails if there is none. `column` names the column in the error message.
+pub(crate) fn column_type(field: &'static str, id: u8, column: &str) -> Result<ColumnType, Fault> {
+    ColumnType::from_id(id)
+        .ok_or_else(|| Fault::new(field, format!("{id} for {column:?}"), "a type from 0 to 15"))
 }

@@ -13,7 +13,7 @@ use crate::format::tatami::layout::types::Codec;
 pub const MAX_PAYLOAD_BYTES: u32 = 1 << 30;
 
 /// The maximum compression ratio of zstd: a block of four bytes can decompress to 128 KiB.
-const MAX_ZSTD_RATIO: u64 = 1 << 15;
+pub(crate) const MAX_ZSTD_RATIO: u64 = 1 << 15;
 
 /// The minimum number of bytes to decompress at a time: the size of the largest zstd block.
 const STEP_BYTES: usize = 128 << 10;

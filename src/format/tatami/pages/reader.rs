@@ -199,7 +199,7 @@ impl PageReader {
 }
 
 /// Reads and decompresses the payload of a page.
-fn payload<'a>(
+pub(crate) fn payload<'a>(
     range: &'a mut RangeBuffer,
     decompressor: &'a mut Decompressor,
     file: &TatamiFile,

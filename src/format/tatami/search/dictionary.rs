@@ -11,6 +11,7 @@ use zstd::bulk::Decompressor;
 use crate::error::{Error, Result};
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
+use crate::format::tatami::pages::payload::MAX_ZSTD_RATIO;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
 use crate::format::tatami::search::entries::{Entries, Layout, TermEntry, out_of_order};
 
@@ -25,8 +26,6 @@ pub const MAX_TERM_BLOCK_BYTES: u64 = 256 << 20;
 const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// The maximum size of a block in the cache, in bytes.
 const MAX_CACHED_BLOCK_BYTES: usize = 64 << 10;
-/// The maximum compression ratio of zstd: a block of four bytes can decompress to 128 KiB.
-const MAX_ZSTD_RATIO: usize = 1 << 15;
 /// Bytes read at a time while indexing a flat dictionary, unless a term is longer.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// The maximum length of the head of a block tree, in bytes.
@@ -379,8 +378,8 @@ fn decompress(
     raw_size: usize,
 ) -> Result<Vec<u8>, Fault> {
     // Checked first, so that a wrong size allocates nothing.
-    let most = stored.len().saturating_mul(MAX_ZSTD_RATIO);
-    if raw_size > most {
+    let most = (stored.len() as u64).saturating_mul(MAX_ZSTD_RATIO);
+    if raw_size as u64 > most {
         let expected = format!("at most {most} for {} stored bytes", stored.len());
         return Err(Fault::new("size of a block", raw_size, expected));
     }

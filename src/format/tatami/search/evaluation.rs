@@ -26,7 +26,6 @@ const MAX_WINDOW: u64 = 2048;
 struct Term {
     postings: Postings,
     idf: f32,
-    document_frequency: u64,
     /// The number of times that the query contains the term.
     repeats: f64,
     /// The scores in the decoded block.
@@ -78,27 +77,26 @@ pub(super) struct Evaluation {
 }
 
 impl Evaluation {
-    /// Starts a query. `terms` are the distinct terms, at least one, with their inverse document frequencies;
-    /// `words` are the words of the query in order, as indices of `terms`. A document must contain one term,
-    /// or with `is_all`, all terms.
+    /// Starts a query. `terms` are the distinct terms, at least one: the inverse document frequency, the
+    /// document frequency and the postings of each. `words` are the words of the query in order, as indices
+    /// of `terms`. A document must contain one term, or with `is_all`, all terms.
     pub fn new(
         terms: Vec<(f32, u64, Postings)>,
         words: &[usize],
         is_all: bool,
         live: Option<Arc<LiveDocuments>>,
     ) -> Self {
-        let mut order: Vec<usize> = (0..terms.len()).collect();
-        order.sort_by_key(|&term| terms[term].1);
-        let mut rank = vec![0; terms.len()];
-        for (place, &term) in order.iter().enumerate() {
-            rank[term] = place;
+        let mut rarest: Vec<_> = terms.into_iter().enumerate().collect();
+        rarest.sort_by_key(|(_, (_, document_frequency, _))| *document_frequency);
+        let mut rank = vec![0; rarest.len()];
+        for (place, (term, _)) in rarest.iter().enumerate() {
+            rank[*term] = place;
         }
-        let mut terms: Vec<Term> = terms
+        let mut terms: Vec<Term> = rarest
             .into_iter()
-            .map(|(idf, document_frequency, postings)| Term {
+            .map(|(_, (idf, _, postings))| Term {
                 postings,
                 idf,
-                document_frequency,
                 repeats: 0.0,
                 scores: [0.0; BLOCK_DOCUMENTS],
                 scored: None,
@@ -106,7 +104,6 @@ impl Evaluation {
                 is_essential: true,
             })
             .collect();
-        terms.sort_by_key(|term| term.document_frequency);
         let words: Vec<usize> = words.iter().map(|&word| rank[word]).collect();
         for &word in &words {
             terms[word].repeats += 1.0;

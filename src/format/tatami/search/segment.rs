@@ -10,7 +10,7 @@ use crate::format::fault::Fault;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::layout::footer::Extent;
 use crate::format::tatami::layout::header::FLAG_BLOCK_TREE;
-use crate::format::tatami::search::analyzer::for_each_word;
+use crate::format::tatami::search::analyzer::words;
 use crate::format::tatami::search::dictionary::TermDictionary;
 use crate::format::tatami::search::entries::{Place, TermEntry};
 use crate::format::tatami::search::evaluation::Evaluation;
@@ -238,13 +238,9 @@ impl Segment {
 
     /// Starts a query. Returns `None` if nothing matches.
     pub(super) fn evaluation(&self, query: &str, mode: Mode) -> Result<Option<Evaluation>> {
-        let mut words = Vec::new();
-        for_each_word(query.as_bytes(), &mut Vec::new(), |word| {
-            words.push(word.to_vec())
-        });
         let mut known: HashMap<Vec<u8>, Option<usize>> = HashMap::new();
         let (mut terms, mut indices) = (Vec::new(), Vec::new());
-        for word in words {
+        for word in words(query) {
             let index = match known.get(&word) {
                 Some(index) => *index,
                 None => {

@@ -2,6 +2,7 @@
 //! signed types.
 
 use crate::format::tatami::bytes::put_varint;
+use crate::format::tatami::encoding::lists::{pfor_width, put_group_varint, put_pfor};
 use crate::format::tatami::encoding::packing::{bit_width, packed_bytes, put_packed};
 use crate::format::tatami::layout::types::Encoding;
 
@@ -95,7 +96,7 @@ impl<'a> Integers<'a> {
                 Some(count.div_ceil(4) + self.words.iter().map(bytes).sum::<usize>())
             }
             Encoding::PforDelta if is_narrow && count <= MAX_PFOR_VALUES => {
-                Some(2 + self.pfor_width().1)
+                Some(2 + pfor_width(self.words).1)
             }
             _ => None,
         }
@@ -123,18 +124,8 @@ impl<'a> Integers<'a> {
                     }
                 });
             }
-            Encoding::GroupVarint => {
-                for group in self.words.chunks(4) {
-                    let control = out.len();
-                    out.push(0);
-                    for (place, word) in group.iter().enumerate() {
-                        let length = packed_bytes(1, bit_width(*word));
-                        out[control] |= (length as u8 - 1) << (2 * place);
-                        out.extend_from_slice(&word.to_le_bytes()[..length]);
-                    }
-                }
-            }
-            Encoding::PforDelta => self.encode_pfor(out),
+            Encoding::GroupVarint => put_group_varint(out, self.words),
+            Encoding::PforDelta => put_pfor(out, self.words),
             _ => {
                 for word in self.words {
                     out.extend_from_slice(&word.to_le_bytes()[..self.bytes]);
@@ -160,42 +151,6 @@ impl<'a> Integers<'a> {
             base: (self.words.len() > 1).then_some(min),
             width: bit_width(max.saturating_sub(min)),
         }
-    }
-
-    /// Returns the width that takes the fewest bytes, and their number. If several widths are equal, returns
-    /// the smallest.
-    fn pfor_width(&self) -> (u32, usize) {
-        // The values of each width, and the bytes that they take as exceptions.
-        let mut exception_bytes = [0; 33];
-        for word in self.words {
-            exception_bytes[bit_width(*word) as usize] += 1 + varint_bytes(*word);
-        }
-        let mut exceptions: usize = exception_bytes.iter().sum();
-        let mut best = (32, usize::MAX);
-        for width in 1..=32 {
-            exceptions -= exception_bytes[width as usize];
-            let size = packed_bytes(self.words.len(), width) + exceptions;
-            if size < best.1 {
-                best = (width, size);
-            }
-        }
-        best
-    }
-
-    fn encode_pfor(&self, out: &mut Vec<u8>) {
-        let (width, _) = self.pfor_width();
-        let start = out.len();
-        // Not all of 256 values are exceptions: that takes more bytes than none.
-        out.extend_from_slice(&[width as u8, 0]);
-        for (position, word) in self.words.iter().enumerate() {
-            if bit_width(*word) > width {
-                out[start + 1] += 1;
-                out.push(position as u8);
-                put_varint(out, *word);
-            }
-        }
-        let mask = u64::MAX >> (64 - width);
-        put_packed(width, self.words.iter().map(|word| word & mask), out);
     }
 }
 

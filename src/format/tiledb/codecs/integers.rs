@@ -2,8 +2,8 @@
 //! float scaling).
 
 use crate::format::tiledb::bytes::Fields;
-use crate::format::tiledb::datatype::{Datatype, Representation};
 use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::schema::{Datatype, Representation};
 
 /// An integer of fixed width, in wrapping arithmetic.
 ///

@@ -11,7 +11,7 @@ mod steps;
 
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::Filter;
+use crate::format::tiledb::schema::Filter;
 use protection::{Checksum, TAG_BYTES, VECTOR_BYTES};
 use runs::Texts;
 use steps::Step;

@@ -1,8 +1,7 @@
 //! Pipelines, prepared for decoding.
 
-use crate::format::tiledb::datatype::{Datatype, Representation};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
+use crate::format::tiledb::schema::{Datatype, Filter, Pipeline, Representation};
 
 /// A filter and the datatype that its values have.
 #[derive(Debug, Clone, Copy)]

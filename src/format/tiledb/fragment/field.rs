@@ -1,10 +1,8 @@
 //! Fields of fragments.
 
 use crate::format::tiledb::codecs::Steps;
-use crate::format::tiledb::datatype::{CellValues, Datatype};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
-use crate::format::tiledb::schema::Schema;
+use crate::format::tiledb::schema::{CellValues, Datatype, Filter, Pipeline, Schema};
 
 /// One of the files of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::schema::{Schema, check_version};
-use crate::format::tiledb::value::Interval;
+use crate::format::tiledb::schema::{Interval, Schema, check_version};
 
 /// The footer of the metadata of a fragment.
 ///

@@ -12,14 +12,11 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
-use crate::format::tiledb::commits::Committed;
 use crate::format::tiledb::dense::Grid;
+use crate::format::tiledb::directory::{Committed, Region, Stamp};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::files::Region;
-use crate::format::tiledb::names::Stamp;
-use crate::format::tiledb::schema::Schema;
+use crate::format::tiledb::schema::{Interval, Schema};
 use crate::format::tiledb::tile::{GENERIC_HEADER_BYTES, GenericHeader};
-use crate::format::tiledb::value::Interval;
 use footer::Footer;
 
 pub(crate) use field::FileKind;

@@ -3,10 +3,8 @@
 use std::cmp::Ordering;
 
 use crate::format::tiledb::bytes::Fields;
-use crate::format::tiledb::datatype::Representation;
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::schema::{Dimension, Schema};
-use crate::format::tiledb::value::{Interval, Scalar};
+use crate::format::tiledb::schema::{Dimension, Interval, Representation, Scalar, Schema};
 
 /// Number of tiles that share a bounding box when tiles are searched.
 const TILES_PER_GROUP: usize = 64;

@@ -3,11 +3,9 @@
 use std::cmp::Ordering;
 
 use crate::error::{ErrorLocation, Result};
-use crate::format::tiledb::datatype::{CellValues, Datatype, Representation};
 use crate::format::tiledb::dense::{Grid, IndexBox};
 use crate::format::tiledb::fragment::{Fragment, TileValues};
-use crate::format::tiledb::schema::Attribute;
-use crate::format::tiledb::value::Scalar;
+use crate::format::tiledb::schema::{CellValues, Datatype, Scalar};
 
 /// First format version with statistics of whole fragments.
 const MIN_FRAGMENT_STATISTICS_VERSION: u32 = 12;
@@ -43,7 +41,8 @@ impl Fragment {
         let Some(description) = self.schema.attributes.get(attribute) else {
             return Ok(None);
         };
-        let is_number = description.cell_values == CellValues::Fixed(1) && is_number(description);
+        let is_number =
+            description.cell_values == CellValues::Fixed(1) && description.datatype.is_number();
         // Dense writers store the texts of the last tile for the first one, and nothing for others.
         let is_text = description.datatype == Datatype::StringAscii
             && description.cell_values.is_variable()
@@ -119,7 +118,7 @@ impl Fragment {
         };
         let is_stored = self.version() >= MIN_FRAGMENT_STATISTICS_VERSION
             && description.cell_values == CellValues::Fixed(1)
-            && is_number(description)
+            && description.datatype.is_number()
             // Tiles of nulls only count as zeros in the bounds of fragments.
             && !description.is_nullable
             && !self.is_padded();
@@ -248,15 +247,6 @@ fn combine(tiles: impl Iterator<Item = (TileSummary, u64)>) -> TileSummary {
     }
     all.is_exact &= all.minimum.is_some();
     all
-}
-
-fn is_number(attribute: &Attribute) -> bool {
-    let datatype = attribute.datatype;
-    datatype.is_integer()
-        || datatype.is_datetime()
-        || datatype.is_time()
-        || datatype == Datatype::Bool
-        || datatype.representation() == Representation::Float
 }
 
 /// Returns the bounds of texts, whose writers compare them up to the first NUL.

@@ -1,7 +1,6 @@
 //! Writing of little-endian fields.
 
-use crate::format::tiledb::schema::Dimension;
-use crate::format::tiledb::value::{Interval, Scalar};
+use crate::format::tiledb::schema::{Dimension, Interval, Scalar};
 
 /// Appends fields to bytes.
 pub(super) trait Append {

@@ -3,18 +3,14 @@
 use crate::error::Result;
 use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
-use crate::format::tiledb::datatype::Layout;
 use crate::format::tiledb::dense::{Grid, IndexBox};
 use crate::format::tiledb::fault::Fault;
 use crate::format::tiledb::fragment::Field;
-use crate::format::tiledb::pipeline::Filter;
-use crate::format::tiledb::schema::Attribute;
-use crate::format::tiledb::value::Interval;
+use crate::format::tiledb::schema::{Attribute, Filter, Interval, Layout};
 use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
-use crate::format::tiledb::writer::field::check_columns;
-use crate::format::tiledb::writer::fragment::{Extent, FragmentWriter, Target};
-use crate::format::tiledb::writer::sparse::r_tree;
-use crate::format::tiledb::writer::statistics::TileStatistics;
+use crate::format::tiledb::writer::fragment::{
+    Extent, FragmentWriter, Target, TileStatistics, check_columns, r_tree,
+};
 
 /// Writes one fragment of a dense array: a box of cells, tile by tile.
 ///

@@ -4,18 +4,15 @@ use crate::error::Result;
 use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::bytes::Fields;
-use crate::format::tiledb::datatype::Layout;
 use crate::format::tiledb::dense::{Grid, IndexBox};
 use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::fragment::{Field, FieldKind};
-use crate::format::tiledb::value::Scalar;
+use crate::format::tiledb::schema::{Layout, Scalar};
 use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
+use crate::format::tiledb::writer::cells::{Sorter, record};
 use crate::format::tiledb::writer::dense::DenseWriter;
-use crate::format::tiledb::writer::field::check_columns;
-use crate::format::tiledb::writer::fragment::Target;
-use crate::format::tiledb::writer::record;
+use crate::format::tiledb::writer::fragment::{Target, check_columns};
 use crate::format::tiledb::writer::schema::WRITTEN_VERSION;
-use crate::format::tiledb::writer::sorter::Sorter;
 
 /// Writes one fragment of a dense array from cells in any order. The fragment is the smallest box with
 /// all cells.

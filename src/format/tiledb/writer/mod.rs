@@ -16,27 +16,20 @@
 
 mod array;
 mod bytes;
+mod cells;
 mod dense;
 mod dense_cells;
-mod field;
 mod fragment;
-mod hilbert;
-mod order;
-mod pipeline_text;
-mod record;
 mod schema;
-mod sorter;
 mod sparse;
-mod spool;
-mod statistics;
 mod tile;
 
 pub use array::{ArrayWriter, WriteOptions};
+pub use cells::CellSpool;
 pub use dense::DenseWriter;
 pub use dense_cells::DenseCellWriter;
 pub use schema::default_fill;
 pub use sparse::SparseWriter;
-pub use spool::CellSpool;
 
 #[cfg(test)]
 mod tests;

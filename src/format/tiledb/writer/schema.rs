@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use crate::format::tiledb::codecs::Steps;
-use crate::format::tiledb::datatype::{CellValues, Datatype, Layout, Representation};
-use crate::format::tiledb::enumeration::Enumeration;
 use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::fragment::{Field, FieldKind, MAX_TILE_CELLS};
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
-use crate::format::tiledb::schema::{Attribute, Dimension, Schema};
-use crate::format::tiledb::value::Scalar;
+use crate::format::tiledb::schema::{
+    Attribute, CellValues, Datatype, Dimension, Enumeration, Filter, Layout, Pipeline,
+    Representation, Scalar, Schema,
+};
 use crate::format::tiledb::writer::bytes::Append;
 use crate::format::tiledb::writer::tile::MAX_CHUNK_BYTES;
 

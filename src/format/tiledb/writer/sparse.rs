@@ -1,27 +1,17 @@
 //! Writes fragments of sparse arrays.
 
-use std::cmp::Ordering;
-
 use crate::error::{Error, Result};
 use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::bytes::Fields;
-use crate::format::tiledb::datatype::CellValues;
 use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::fragment::Field;
-use crate::format::tiledb::schema::Dimension;
-use crate::format::tiledb::value::{Interval, Scalar};
+use crate::format::tiledb::schema::{Interval, Scalar};
 use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
-use crate::format::tiledb::writer::bytes::Append;
-use crate::format::tiledb::writer::field::check_columns;
-use crate::format::tiledb::writer::fragment::{Extent, FragmentWriter, Target};
-use crate::format::tiledb::writer::order::CellOrder;
-use crate::format::tiledb::writer::record;
-use crate::format::tiledb::writer::sorter::Sorter;
-use crate::format::tiledb::writer::statistics::TileStatistics;
-
-/// Number of nodes of an R-tree below each node.
-const FANOUT: usize = 10;
+use crate::format::tiledb::writer::cells::{CellOrder, Sorter, record};
+use crate::format::tiledb::writer::fragment::{
+    Extent, FragmentWriter, Target, TileStatistics, check_columns, hull, r_tree,
+};
 
 /// Writes one fragment of a sparse array, from cells in any order.
 ///
@@ -184,12 +174,8 @@ impl Tiles {
         let coordinates = dimensions.map(|index| {
             let field = &self.fields[*index];
             let (bytes, _) = record::take(field, &mut value)?;
-            Ok(match field.cell_values {
-                CellValues::Fixed(_) => Scalar::from_bytes(field.datatype, bytes),
-                CellValues::Variable => None,
-            }
-            .unwrap_or_else(|| Scalar::Bytes(bytes.to_vec()))
-            .to_string())
+            let value = Scalar::from_cell(field.datatype, field.cell_values, bytes);
+            Ok(value.map(|value| value.to_string()).unwrap_or_default())
         });
         let coordinates = coordinates.collect::<Decoded<Vec<_>>>().unwrap_or_default();
         target.invalid(format!(
@@ -209,10 +195,7 @@ impl Tiles {
                 let coordinate = |cell| {
                     let size = dimension.datatype.size();
                     let bytes = cells.cell(cell, dimension.cell_values, size);
-                    match dimension.cell_values {
-                        CellValues::Fixed(_) => Scalar::from_bytes(dimension.datatype, bytes),
-                        CellValues::Variable => Some(Scalar::Bytes(bytes.to_vec())),
-                    }
+                    Scalar::from_cell(dimension.datatype, dimension.cell_values, bytes)
                 };
                 let point = |cell| coordinate(cell).map(Interval::point);
                 (0..cells.cells).filter_map(point).reduce(Interval::hull)
@@ -238,60 +221,5 @@ impl Tiles {
             r_tree: r_tree(dimensions, &self.bounds),
         };
         self.fragment.finish(&extent)
-    }
-}
-
-/// Returns the box around boxes.
-fn hull(boxes: &[Vec<Interval>]) -> Vec<Interval> {
-    let join = |a: Vec<Interval>, b: Vec<Interval>| {
-        let dimensions = a.into_iter().zip(b);
-        dimensions.map(|(a, b)| a.hull(b)).collect()
-    };
-    boxes.iter().cloned().reduce(join).unwrap_or_default()
-}
-
-/// Serialises the R-tree of the boxes of data tiles. Without boxes, the tree has no levels.
-pub(super) fn r_tree(dimensions: &[Dimension], leaves: &[Vec<Interval>]) -> Vec<u8> {
-    let mut levels = Vec::new();
-    if !leaves.is_empty() {
-        levels.push(leaves.to_vec());
-    }
-    while let Some(level) = levels.last().filter(|level| level.len() > 1) {
-        levels.push(level.chunks(FANOUT).map(hull).collect());
-    }
-    let mut bytes = Vec::new();
-    bytes.put_u32(FANOUT as u32);
-    bytes.put_u32(levels.len() as u32);
-    for level in levels.iter().rev() {
-        bytes.put_u64(level.len() as u64);
-        for (dimension, interval) in level.iter().flat_map(|node| dimensions.iter().zip(node)) {
-            bytes.put_interval(dimension, interval);
-        }
-    }
-    bytes
-}
-
-impl Interval {
-    /// Returns the interval of one value.
-    fn point(value: Scalar) -> Self {
-        Self {
-            low: value.clone(),
-            high: value,
-        }
-    }
-
-    /// Returns the interval from the lower low to the higher high.
-    fn hull(self, other: Self) -> Self {
-        let is_less = |a: &Scalar, b: &Scalar| a.compare(b) == Some(Ordering::Less);
-        Self {
-            low: match is_less(&other.low, &self.low) {
-                true => other.low,
-                false => self.low,
-            },
-            high: match is_less(&self.high, &other.high) {
-                true => other.high,
-                false => self.high,
-            },
-        }
     }
 }

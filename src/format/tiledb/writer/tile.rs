@@ -1,9 +1,8 @@
 //! Tiles as bytes: cells cut into chunks, and generic tiles of metadata.
 
 use crate::format::tiledb::codecs::{Encoder, EncryptionKey, Steps};
-use crate::format::tiledb::datatype::Datatype;
 use crate::format::tiledb::fault::Decoded;
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
+use crate::format::tiledb::schema::{Datatype, Filter, Pipeline};
 use crate::format::tiledb::writer::bytes::Append;
 use crate::format::tiledb::writer::schema::{WRITTEN_VERSION, put_pipeline};
 

@@ -13,7 +13,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 use crate::format::tatami::{ColumnChunk, Page, Scalar, TatamiFile, ValueBounds};
 use crate::provider::adapters::tatami::reader::DocumentReader;
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
-use crate::provider::adapters::tatami::values::{scalar, scalars, to_scalar};
+use crate::provider::adapters::tatami::values::{column_bounds, scalar, to_scalar};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
     Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
@@ -84,20 +84,32 @@ impl DocumentBlocks {
         start..self.ends[group]
     }
 
+    /// Returns the pages whose rows are the blocks of a row group; `None` if the row group is one block.
+    fn paged(&self, group: usize) -> Result<Option<&[Page]>> {
+        let blocks = self.in_group(group);
+        match self.paged {
+            Some(column) if blocks.end - blocks.start > 1 => {
+                Ok(Some(self.file.pages(group, column)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the index of the row group that holds a block.
+    fn group_of(&self, block: u64) -> usize {
+        self.ends.partition_point(|end| *end <= block)
+    }
+
     /// Returns a block by its ordinal.
     pub fn block(&self, block: u64) -> Result<PageBlock> {
-        let group = self.ends.partition_point(|end| *end <= block);
+        let group = self.group_of(block);
         let Some(row_group) = self.file.row_groups().get(group) else {
             return internal_err!("there is no block {block}");
         };
-        let of_group = self.in_group(group);
-        let page = (block - of_group.start) as usize;
-        let rows = match self.paged {
-            Some(column) if of_group.end - of_group.start > 1 => {
-                let pages = self.file.pages(group, column)?;
-                pages.get(page).map(Page::rows)
-            }
-            _ => Some(0..row_group.rows),
+        let page = (block - self.in_group(group).start) as usize;
+        let rows = match self.paged(group)? {
+            Some(pages) => pages.get(page).map(Page::rows),
+            None => Some(0..row_group.rows),
         };
         match rows {
             Some(rows) => Ok(PageBlock { group, page, rows }),
@@ -113,15 +125,10 @@ impl DocumentBlocks {
         let Some(row_group) = groups.get(group) else {
             return internal_err!("there is no row {row}");
         };
-        let of_group = self.in_group(group);
-        let page = match self.paged {
-            Some(column) if of_group.end - of_group.start > 1 => {
-                let pages = self.file.pages(group, column)?;
-                pages.partition_point(|page| row_group.first_row + page.rows().end <= row)
-            }
-            _ => 0,
-        };
-        let block = of_group.start + page as u64;
+        let page = self.paged(group)?.map_or(0, |pages| {
+            pages.partition_point(|page| row_group.first_row + page.rows().end <= row)
+        });
+        let block = self.in_group(group).start + page as u64;
         Ok((block, row_group.first_row + self.block(block)?.rows.end))
     }
 
@@ -178,29 +185,21 @@ impl DocumentBlocks {
         Ok(page.map(|page| page.header.nulls.into()))
     }
 
-    fn column_bounds(&self, column: usize, blocks: &[u64]) -> Result<Option<ColumnBounds>> {
-        let data_type = self.schema.field(column).data_type();
-        let (mut min, mut max, mut nulls) = (Vec::new(), Vec::new(), Vec::new());
-        let mut is_exact = true;
-        for block in blocks {
-            let block = self.block(*block)?;
-            let bounds = self.bounds(&block, column)?;
-            min.push(bounds.lower);
-            // NaN counts as greater than all numbers, so it may exceed the upper bound.
-            max.push(bounds.upper.filter(|_| !bounds.may_have_nan));
-            nulls.push(self.nulls(&block, column)?);
-            is_exact &= bounds.is_exact && self.is_whole_group(&block);
-        }
+    fn column_bounds(&self, column: usize, blocks: &[PageBlock]) -> Result<Option<ColumnBounds>> {
         if blocks.is_empty() {
             return Ok(None);
         }
-        Ok(Some(ColumnBounds {
-            min: scalars(min.into_iter(), data_type)?,
-            max: scalars(max.into_iter(), data_type)?,
-            nulls: UInt64Array::from(nulls),
-            sums: None,
-            is_exact,
-        }))
+        let mut all = Vec::with_capacity(blocks.len());
+        let mut nulls = Vec::with_capacity(blocks.len());
+        let mut is_exact = true;
+        for block in blocks {
+            let bounds = self.bounds(block, column)?;
+            nulls.push(self.nulls(block, column)?);
+            is_exact &= bounds.is_exact && self.is_whole_group(block);
+            all.push(bounds);
+        }
+        let data_type = self.schema.field(column).data_type();
+        column_bounds(&all, UInt64Array::from(nulls), is_exact, data_type).map(Some)
     }
 }
 
@@ -285,15 +284,13 @@ impl BlockList for DocumentBlocks {
             all = Some(match all {
                 None => (min, max),
                 Some((all_min, all_max)) => (
-                    if min.compare(&all_min) == Some(Ordering::Less) {
-                        min
-                    } else {
-                        all_min
+                    match min.compare(&all_min) {
+                        Some(Ordering::Less) => min,
+                        _ => all_min,
                     },
-                    if max.compare(&all_max) == Some(Ordering::Greater) {
-                        max
-                    } else {
-                        all_max
+                    match max.compare(&all_max) {
+                        Some(Ordering::Greater) => max,
+                        _ => all_max,
                     },
                 ),
             });
@@ -323,15 +320,14 @@ impl BlockList for DocumentBlocks {
         blocks: &[u64],
         _options: &ReadOptions,
     ) -> Result<BlockStatistics> {
-        let rows = blocks.iter().map(|block| {
-            let PageBlock { rows, .. } = self.block(*block)?;
-            Ok(Some(rows.end - rows.start))
-        });
+        let blocks = blocks.iter().map(|block| self.block(*block));
+        let blocks: Vec<PageBlock> = blocks.collect::<Result<_>>()?;
+        let rows = blocks.iter().map(|block| block.rows.end - block.rows.start);
         let columns = columns
             .iter()
-            .map(|column| self.column_bounds(*column, blocks));
+            .map(|column| self.column_bounds(*column, &blocks));
         Ok(BlockStatistics {
-            rows: rows.collect::<Result<_>>()?,
+            rows: UInt64Array::from_iter_values(rows),
             columns: columns.collect::<Result<_>>()?,
         })
     }
@@ -354,7 +350,7 @@ impl BlockList for DocumentBlocks {
         let mut last: Option<(usize, Option<bool>)> = None;
         let mut contained = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let group = self.ends.partition_point(|end| *end <= *block);
+            let group = self.group_of(*block);
             let answer = match last {
                 Some((of_group, answer)) if of_group == group => answer,
                 _ => {

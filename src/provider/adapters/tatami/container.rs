@@ -8,7 +8,7 @@ use crate::format::io::storage::{Access, Storage};
 use crate::format::tatami::{Collection, TatamiFile};
 use crate::provider::adapters::tatami::COLLECTION_FORMAT;
 use crate::provider::adapters::tatami::member::MemberTable;
-use crate::provider::adapters::tatami::table::DocumentTable;
+use crate::provider::adapters::tatami::table::{DocumentTable, stem};
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::BlockSource;
@@ -84,12 +84,6 @@ impl TatamiContainer {
             warnings: Vec::new(),
         }
     }
-}
-
-/// Returns the file name without its extension.
-fn stem(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default();
-    stem.to_string_lossy().into_owned()
 }
 
 impl Container for TatamiContainer {

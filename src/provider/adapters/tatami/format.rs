@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
-use crate::format::tatami::{MAGIC, MANIFEST_MAGIC};
+use crate::format::tatami::{MANIFEST_MAGIC, is_tatami};
 use crate::provider::adapters::registry::{Candidate, Format};
 use crate::provider::adapters::tatami::container::TatamiContainer;
 use crate::provider::adapters::tatami::table::TextOptions;
@@ -38,7 +38,7 @@ impl Format for TatamiFormat {
     }
 
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
-        candidate.start().starts_with(&MAGIC)
+        is_tatami(candidate.start())
     }
 
     fn is_found_in_directories(&self, path: &Path) -> bool {

@@ -12,16 +12,16 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use crate::error::{Error, ErrorLocation};
 use crate::format::io::storage::Access;
 use crate::format::tatami::{Member, TatamiFile, ValueBounds};
-use crate::provider::adapters::tatami::table::{BytesAs, DocumentTable, TextOptions};
-use crate::provider::adapters::tatami::values::scalars;
+use crate::provider::adapters::tatami::table::{BytesAs, DocumentTable, TextOptions, stem};
+use crate::provider::adapters::tatami::values::column_bounds;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::prune_blocks;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
-    Availability, BlockList, BlockReader, BlockSource, BlockStatistics, ColumnBounds, ColumnKind,
-    FetchedBlock, ReadCounts, RowCount, SelectedBlocks,
+    Availability, BlockList, BlockReader, BlockSource, BlockStatistics, ColumnKind, FetchedBlock,
+    ReadCounts, RowCount, SelectedBlocks,
 };
 
 /// The table of a member. The manifest tells its number of rows and the zones of its columns, so that the
@@ -50,11 +50,10 @@ impl MemberTable {
         let mut tables: Vec<Arc<Self>> = Vec::with_capacity(members.len());
         for (path, member) in members {
             let text = TextOptions::parse(&path, &options.format_options)?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let mut table = Self {
                 member: Arc::new(member),
                 location: path.display().to_string(),
-                name: name.into_owned(),
+                name: stem(&path),
                 path,
                 schema: Arc::new(Schema::empty()),
                 access,
@@ -266,16 +265,9 @@ impl BlockList for UnopenedMember {
                 return Ok(None);
             };
             let data_type = self.schema.field(*column).data_type();
-            // NaN counts as greater than all numbers, so it may exceed the upper bound.
-            let upper = bounds.upper.filter(|_| !bounds.may_have_nan);
-            let repeated = |bound| scalars(std::iter::repeat_n(bound, blocks.len()), data_type);
-            Ok(Some(ColumnBounds {
-                min: repeated(bounds.lower)?,
-                max: repeated(upper)?,
-                nulls: UInt64Array::new_null(blocks.len()),
-                sums: None,
-                is_exact: false,
-            }))
+            let bounds = vec![bounds; blocks.len()];
+            let nulls = UInt64Array::new_null(blocks.len());
+            column_bounds(&bounds, nulls, false, data_type).map(Some)
         });
         Ok(BlockStatistics {
             columns: columns.collect::<Result<_>>()?,

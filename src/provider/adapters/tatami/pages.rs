@@ -165,17 +165,8 @@ impl Reading {
             }
             Some("rows") => numbers(&|_, page| page.header.values.into()),
             Some("nulls") => numbers(&|_, page| page.header.nulls.into()),
-            Some("encoding") => texts(&|_, page| {
-                let known = page.header.encoding();
-                known.map_or_else(
-                    || page.header.encoding.to_string(),
-                    |known| known.to_string(),
-                )
-            }),
-            Some("codec") => texts(&|_, page| {
-                let known = page.header.codec();
-                known.map_or_else(|| page.header.codec.to_string(), |known| known.to_string())
-            }),
+            Some("encoding") => texts(&|_, page| page.header.encoding_name()),
+            Some("codec") => texts(&|_, page| page.header.codec_name()),
             Some("page_offset") => numbers(&|_, page| page.offset),
             Some("stored_bytes") => numbers(&|_, page| page.header.stored_size.into()),
             Some("raw_bytes") => numbers(&|_, page| page.header.raw_size.into()),

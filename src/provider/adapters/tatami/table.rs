@@ -185,6 +185,12 @@ impl DocumentTable {
     }
 }
 
+/// Returns the name of the table of a file: the file name without its extension.
+pub(super) fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
 /// Returns the number of rows of which the blobs of these columns of the file take about
 /// [`MAX_BLOB_BATCH_BYTES`].
 pub(super) fn blob_batch_rows(file: &TatamiFile, columns: impl Iterator<Item = usize>) -> usize {

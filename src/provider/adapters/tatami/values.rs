@@ -14,8 +14,9 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 
-use crate::format::tatami::{ColumnType, ColumnValues, Scalar, TatamiFile, Values};
+use crate::format::tatami::{ColumnType, ColumnValues, Scalar, TatamiFile, ValueBounds, Values};
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions};
+use crate::provider::source::ColumnBounds;
 
 /// Returns the Arrow type of a stored column; `None` if the format defines no layout for its type.
 pub(super) fn data_type(column_type: ColumnType, text: &TextOptions) -> Option<DataType> {
@@ -44,7 +45,7 @@ pub(super) fn data_type(column_type: ColumnType, text: &TextOptions) -> Option<D
 
 /// Converts scalars of zones to an array of `data_type`. An unknown scalar, and text that is not valid
 /// UTF-8, becomes null.
-pub(super) fn scalars<'a>(
+fn scalars<'a>(
     scalars: impl Iterator<Item = Option<Scalar<'a>>>,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
@@ -82,6 +83,28 @@ pub(super) fn scalars<'a>(
             Arc::new(texts.collect::<StringArray>())
         }
         other => return internal_err!("zones have no bounds of type {other}"),
+    })
+}
+
+/// Converts the bounds of a column in each of several blocks to arrays of `data_type`.
+pub(super) fn column_bounds(
+    bounds: &[ValueBounds<'_>],
+    nulls: UInt64Array,
+    is_exact: bool,
+    data_type: &DataType,
+) -> Result<ColumnBounds> {
+    let lower = bounds.iter().map(|bounds| bounds.lower);
+    // NaN counts as greater than all numbers, so it may exceed the upper bound.
+    let upper = bounds.iter().map(|bounds| match bounds.may_have_nan {
+        true => None,
+        false => bounds.upper,
+    });
+    Ok(ColumnBounds {
+        min: scalars(lower, data_type)?,
+        max: scalars(upper, data_type)?,
+        nulls,
+        sums: None,
+        is_exact,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::provider::source::container::{Container, ContainerSummary, TableEntry
 
 /// The maximum number of nested groups.
 const MAX_DEPTH: usize = 32;
-/// The maximum number of arrays in a group and the groups below.
+/// The maximum number of arrays in a group and the groups below, and of those groups.
 const MAX_MEMBERS: usize = 1 << 16;
 
 /// An array, or the arrays of a group and of the groups below it.
@@ -30,6 +30,8 @@ pub(super) struct TileDbContainer {
     location: String,
     tables: Vec<TableEntry>,
     members: Vec<Member>,
+    /// The number of groups that were opened below the container's.
+    groups: usize,
     options: ArrayOptions,
     session: SessionConfig,
     /// The metadata of the array or group itself.
@@ -52,6 +54,7 @@ impl TileDbContainer {
             location: path.display().to_string(),
             tables: Vec::new(),
             members: Vec::new(),
+            groups: 0,
             options: options.clone(),
             session: session.clone(),
             attributes: Vec::new(),
@@ -92,8 +95,8 @@ impl TileDbContainer {
         });
     }
 
-    /// Adds the arrays of a group and of the groups below it. `above` are the groups from the
-    /// container's to this one.
+    /// Adds the arrays of a group and of the groups below it. `above` are the directories of the
+    /// groups from the container's to this one, both included, without links.
     fn add_group(
         &mut self,
         group: &TileDbGroup,
@@ -125,8 +128,9 @@ impl TileDbContainer {
                 leave_out("is not in the local file system");
                 continue;
             };
-            let is_outside = !canonical(&path).starts_with(canonical(&self.path));
-            if is_outside && self.options.refuse_outward_links {
+            // The first group is the container's.
+            let is_outside = || !canonical(&path).starts_with(&above[0]);
+            if self.options.refuse_outward_links && is_outside() {
                 leave_out("is outside of the group's directory");
                 continue;
             }
@@ -138,13 +142,20 @@ impl TileDbContainer {
                 self.add(name, path);
                 continue;
             }
-            if above.len() >= MAX_DEPTH || above.contains(&canonical(&path)) {
+            let directory = canonical(&path);
+            if above.len() >= MAX_DEPTH || above.contains(&directory) {
                 leave_out("is a group that contains itself, or is nested too deeply");
                 continue;
             }
+            // Groups that share members have more paths than groups.
+            self.groups += 1;
+            if self.groups > MAX_MEMBERS {
+                let message = format!("has more than {MAX_MEMBERS} groups");
+                return Err(Error::invalid(&self.path, message));
+            }
             match TileDbGroup::open(&path, &options.open) {
                 Ok(inner) => {
-                    above.push(canonical(&path));
+                    above.push(directory);
                     self.add_group(&inner, options, &format!("{name}/"), above)?;
                     above.pop();
                 }

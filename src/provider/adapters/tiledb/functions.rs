@@ -213,11 +213,7 @@ fn domains(stored: &StoredArray) -> Result<StringArray> {
         let domains = fragments
             .iter()
             .map(|fragment| fragment.domain()?.get(index));
-        let lows = domains
-            .clone()
-            .map(|domain| domain.map(|domain| &domain.low));
-        let highs = domains.map(|domain| domain.map(|domain| &domain.high));
-        let (lows, highs) = (column.scalars(lows)?, column.scalars(highs)?);
+        let (lows, highs) = column.intervals(domains)?;
         for (row, texts) in texts.iter_mut().enumerate() {
             if lows.is_valid(row) && highs.is_valid(row) {
                 let low = array_value_to_string(&lows, row)?;

@@ -19,12 +19,10 @@ pub(super) fn text(value: &MetadataValue) -> String {
         datatype => {
             let numbers = value.bytes.chunks_exact(datatype.size());
             let texts = numbers.filter_map(|bytes| {
-                Some(match Scalar::from_bytes(datatype, bytes)? {
-                    Scalar::Unsigned(value) if datatype == Bool => (value != 0).to_string(),
-                    Scalar::Signed(value) => value.to_string(),
-                    Scalar::Unsigned(value) => value.to_string(),
-                    Scalar::Float(value) => value.to_string(),
-                    Scalar::Bytes(_) => return None,
+                let number = Scalar::from_bytes(datatype, bytes)?;
+                Some(match datatype {
+                    Bool => (number != Scalar::Unsigned(0)).to_string(),
+                    _ => number.to_string(),
                 })
             });
             texts.collect::<Vec<_>>().join(", ")

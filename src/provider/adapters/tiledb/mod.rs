@@ -1,21 +1,15 @@
 //! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles. The
 //! blocks of a sparse array are the data tiles of its fragments.
 
-mod cells;
 mod columns;
 mod container;
 mod dense;
-mod dense_reader;
-mod dense_statistics;
 mod format;
 mod functions;
 mod metadata;
 mod options;
 mod sparse;
-mod sparse_blocks;
-mod sparse_reader;
 mod stored;
-mod types;
 
 use std::sync::Arc;
 

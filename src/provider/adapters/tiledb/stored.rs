@@ -3,24 +3,27 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use arrow::array::Array;
+use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, Result};
 use crate::format::io::identity::FileIdentity;
-use crate::format::tiledb::{TileDbArray, TileSummary};
+use crate::format::tiledb::{Field, FieldKind, Fragment, TileDbArray, TileSummary};
 use crate::provider::adapters::tiledb::columns::{Column, NullValues};
 use crate::provider::adapters::tiledb::options::{
     Extent, TIMESTAMP, TIMESTAMP_START, TileDbOptions,
 };
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
+use crate::provider::planning::axis_bounds::fold;
 use crate::provider::source::recipe::Recipe;
 
 /// The short name of the format.
 pub(in crate::provider) const FORMAT: &str = "tiledb";
 
 /// The statistics of an attribute in each tile of a fragment; `None` if there are none.
-type Summaries = Option<Arc<Vec<TileSummary>>>;
+type Summaries = Option<Vec<TileSummary>>;
 
 /// An open array with the columns of its table.
 #[derive(Debug)]
@@ -133,17 +136,32 @@ impl StoredArray {
             return Ok(None);
         };
         if let Some(known) = cell.get() {
-            return Ok(known.as_deref().map(Vec::as_slice));
+            return Ok(known.as_deref());
         }
         let mut found = None;
-        if self.array.attribute_in(fragment, attribute)?.is_some() {
-            let fragment = &self.array.fragments()[fragment];
-            let name = &self.array.schema().attributes[attribute].name;
-            if let Some(index) = fragment.schema().attribute_index(name) {
-                found = fragment.summaries(index)?.map(Arc::new);
-            }
+        if let Some(Field {
+            kind: FieldKind::Attribute(index),
+            ..
+        }) = self.array.attribute_in(fragment, attribute)?
+        {
+            found = self.array.fragments()[fragment].summaries(index)?;
         }
-        Ok(cell.get_or_init(|| found).as_deref().map(Vec::as_slice))
+        Ok(cell.get_or_init(|| found).as_deref())
+    }
+
+    /// Returns the min and the max coordinate of a dimension in the bounding boxes of all fragments;
+    /// `None` if there are no cells, or if the SQL type cannot hold a bound.
+    pub fn coordinate_range(
+        &self,
+        dimension: usize,
+    ) -> datafusion::common::Result<Option<(ScalarValue, ScalarValue)>> {
+        let domains = self.array.fragments().iter().filter_map(Fragment::domain);
+        let intervals = domains.filter_map(|domain| domain.get(dimension).map(Some));
+        let (lows, highs) = self.dimensions[dimension].intervals(intervals)?;
+        if lows.is_empty() || lows.null_count() + highs.null_count() > 0 {
+            return Ok(None);
+        }
+        Ok(Some((fold(&lows, false)?, fold(&highs, true)?)))
     }
 
     /// Returns the recipe that opens the table in another process: the same array, as of the same

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 
-use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigField, ExtensionOptions};
+use datafusion::common::config::{
+    ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions,
+};
 use datafusion::common::{Result, config_err};
 
 use crate::format::io::storage::Access;
@@ -45,6 +47,13 @@ pub struct ArraySettings {
     pub lookup_joins: bool,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
+}
+
+impl ArraySettings {
+    /// Returns `true` if a setting is on, or if the session has no settings of this crate.
+    pub(in crate::provider) fn is_on(config: &ConfigOptions, setting: fn(&Self) -> bool) -> bool {
+        config.extensions.get::<Self>().is_none_or(setting)
+    }
 }
 
 impl Default for ArraySettings {

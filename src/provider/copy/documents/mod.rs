@@ -9,42 +9,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::Session;
-use datafusion::common::{GetExt, Result};
-use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::common::Result;
+use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::datasource::sink::DataSink;
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::copy::documents::options::DocumentOptions;
 use crate::provider::copy::documents::sink::DocumentSink;
-use crate::provider::copy::format::{CopyFormat, CopyTarget};
+use crate::provider::copy::format::{self, CopyTarget, ParsedTarget};
 
-/// The file name extension.
-const EXTENSION: &str = "tatami";
-
-/// The factory that makes `COPY ... TO 'pages.tatami'` work.
-#[derive(Debug)]
-pub(in crate::provider) struct DocumentFormatFactory;
-
-impl GetExt for DocumentFormatFactory {
-    fn get_ext(&self) -> String {
-        EXTENSION.to_string()
-    }
+/// Makes `COPY ... TO` write .tatami files.
+pub(in crate::provider) fn format_factory() -> Arc<dyn FileFormatFactory> {
+    format::format_factory::<DocumentOptions>()
 }
 
-impl FileFormatFactory for DocumentFormatFactory {
-    fn create(
-        &self,
-        _state: &dyn Session,
-        format_options: &HashMap<String, String>,
-    ) -> Result<Arc<dyn FileFormat>> {
-        let options = DocumentOptions::parse(format_options)?;
-        Ok(Arc::new(CopyFormat(options)))
-    }
+impl ParsedTarget for DocumentOptions {
+    const EXTENSION: &'static str = "tatami";
 
-    fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CopyFormat(DocumentOptions::default()))
+    fn parse(given: &HashMap<String, String>) -> Result<Self> {
+        Self::parse(given)
     }
 }
 
@@ -56,7 +40,7 @@ impl CopyTarget for DocumentOptions {
     const PARTITIONED: &'static str = "documents are written as one file, without PARTITIONED BY";
 
     fn extension(&self) -> String {
-        EXTENSION.to_string()
+        Self::EXTENSION.to_string()
     }
 
     fn sink(

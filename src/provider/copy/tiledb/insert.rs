@@ -12,11 +12,9 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
-use crate::error::Error;
-use crate::format::tiledb::{
-    DenseCellWriter, SparseWriter, TileBuffers, TileDbArray, WriteOptions,
-};
+use crate::format::tiledb::{TileDbArray, WriteOptions};
 use crate::provider::copy::tiledb::columns::{StoredColumn, ordinals};
+use crate::provider::copy::tiledb::fragment::FragmentWriter;
 use crate::provider::copy::tiledb::sink::{in_background, reserve};
 
 /// Returns a plan that adds the rows of `input` to a TileDB array, as one fragment. A table of the array
@@ -65,9 +63,11 @@ impl InsertSink {
                 columns.len()
             );
         }
-        let dimensions = stored.dimensions.iter().map(|dimension| StoredColumn {
+        let (of_dimensions, of_attributes) = columns.split_at(stored.dimensions.len());
+        let dimensions = stored.dimensions.iter().zip(of_dimensions);
+        let dimensions = dimensions.map(|(dimension, index)| StoredColumn {
             name: dimension.name.clone(),
-            index: 0,
+            index: *index,
             datatype: dimension.datatype,
             cell_values: dimension.cell_values,
             is_nullable: false,
@@ -75,8 +75,9 @@ impl InsertSink {
             enumeration: None,
         });
         let mut all: Vec<StoredColumn> = dimensions.collect();
-        for (index, attribute) in stored.attributes.iter().enumerate() {
-            let enumeration = match array.enumeration(index)? {
+        let attributes = stored.attributes.iter().zip(of_attributes);
+        for (number, (attribute, index)) in attributes.enumerate() {
+            let enumeration = match array.enumeration(number)? {
                 None => None,
                 Some(enumeration) => match ordinals(&enumeration) {
                     Some(ordinals) => Some(Arc::new(ordinals)),
@@ -93,7 +94,7 @@ impl InsertSink {
             };
             all.push(StoredColumn {
                 name: attribute.name.clone(),
-                index: 0,
+                index: *index,
                 datatype: attribute.datatype,
                 cell_values: attribute.cell_values,
                 is_nullable: attribute.is_nullable,
@@ -101,43 +102,11 @@ impl InsertSink {
                 enumeration,
             });
         }
-        for (column, index) in all.iter_mut().zip(columns) {
-            column.index = *index;
-        }
         Ok(Self {
             array,
             schema,
             columns: Arc::new(all),
         })
-    }
-}
-
-/// A fragment under construction.
-enum FragmentWriter {
-    Dense(DenseCellWriter),
-    Sparse(SparseWriter),
-}
-
-impl FragmentWriter {
-    fn create(array: &TileDbArray, options: &WriteOptions) -> Result<Self, Error> {
-        match array.schema().is_sparse {
-            true => SparseWriter::append(array, options).map(Self::Sparse),
-            false => DenseCellWriter::append(array, options).map(Self::Dense),
-        }
-    }
-
-    fn write(&mut self, cells: usize, columns: &[TileBuffers]) -> Result<(), Error> {
-        match self {
-            Self::Dense(writer) => writer.write(cells, columns),
-            Self::Sparse(writer) => writer.write(cells, columns),
-        }
-    }
-
-    fn finish(self) -> Result<(), Error> {
-        match self {
-            Self::Dense(writer) => writer.finish(true).map(drop),
-            Self::Sparse(writer) => writer.finish().map(drop),
-        }
     }
 }
 
@@ -163,7 +132,7 @@ impl DataSink for InsertSink {
             sort_memory: memory.size(),
             ..WriteOptions::default()
         };
-        let mut writer = FragmentWriter::create(&self.array, &options)?;
+        let mut writer = FragmentWriter::append(&self.array, &options)?;
         let mut rows = 0;
         while let Some(batch) = data.next().await {
             let batch = batch?;

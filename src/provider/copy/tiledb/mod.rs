@@ -8,6 +8,7 @@
 //! The domain of a new array is known only after the last row. Inserted rows need no spool.
 
 mod columns;
+mod fragment;
 mod insert;
 mod layout;
 mod options;
@@ -18,44 +19,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::Session;
-use datafusion::common::{GetExt, Result};
-use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::common::Result;
+use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::datasource::sink::DataSink;
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::provider::copy::format::{CopyFormat, CopyTarget};
+use crate::provider::copy::format::{self, CopyTarget, ParsedTarget};
 use crate::provider::copy::tiledb::options::TileDbOptions;
 use crate::provider::copy::tiledb::sink::TileDbSink;
 
 pub use insert::insert_into_tiledb;
 
-/// The file name extension, and the keyword after `STORED AS`.
-const EXTENSION: &str = "tiledb";
-
-/// The factory that makes `COPY ... TO 'points.tiledb'` work.
-#[derive(Debug)]
-pub(in crate::provider) struct TileDbFormatFactory;
-
-impl GetExt for TileDbFormatFactory {
-    fn get_ext(&self) -> String {
-        EXTENSION.to_string()
-    }
+/// Makes `COPY ... TO` write TileDB arrays.
+pub(in crate::provider) fn format_factory() -> Arc<dyn FileFormatFactory> {
+    format::format_factory::<TileDbOptions>()
 }
 
-impl FileFormatFactory for TileDbFormatFactory {
-    fn create(
-        &self,
-        _state: &dyn Session,
-        format_options: &HashMap<String, String>,
-    ) -> Result<Arc<dyn FileFormat>> {
-        let options = TileDbOptions::parse(format_options)?;
-        Ok(Arc::new(CopyFormat(options)))
-    }
+impl ParsedTarget for TileDbOptions {
+    const EXTENSION: &'static str = "tiledb";
 
-    fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CopyFormat(TileDbOptions::default()))
+    fn parse(given: &HashMap<String, String>) -> Result<Self> {
+        Self::parse(given)
     }
 }
 
@@ -68,7 +53,7 @@ impl CopyTarget for TileDbOptions {
         "an array is written as one directory, without PARTITIONED BY";
 
     fn extension(&self) -> String {
-        EXTENSION.to_string()
+        Self::EXTENSION.to_string()
     }
 
     fn sink(

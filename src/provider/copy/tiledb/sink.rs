@@ -1,5 +1,6 @@
 //! The sink of `COPY ... STORED AS TILEDB`.
 
+use std::cmp::Ordering;
 use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +16,10 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
-use crate::format::tiledb::{
-    ArrayWriter, CellSpool, DenseCellWriter, Interval, Scalar, SparseWriter, TileBuffers,
-    WriteOptions,
-};
+use crate::format::tiledb::{ArrayWriter, CellSpool, Interval, Scalar, TileBuffers, WriteOptions};
 use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::tiledb::columns::StoredColumn;
+use crate::provider::copy::tiledb::fragment::FragmentWriter;
 use crate::provider::copy::tiledb::layout::{ArrayLayout, length};
 use crate::provider::copy::tiledb::options::TileDbOptions;
 
@@ -148,24 +147,15 @@ impl Writing {
                     column.validity.resize(column.cells, 1);
                 }
             }
-            let cells = columns.first().map_or(0, |column| column.cells);
-            (cells, columns)
+            columns
         };
-        if layout.options.is_sparse {
-            let mut writer = SparseWriter::new(&array)?;
-            self.spool.finish(|columns| {
-                let (cells, columns) = complete(columns);
-                writer.write(cells, &columns)
-            })?;
-            writer.finish()?;
-        } else {
-            let mut writer = DenseCellWriter::new(&array)?;
-            self.spool.finish(|columns| {
-                let (cells, columns) = complete(columns);
-                writer.write(cells, &columns)
-            })?;
-            writer.finish(false)?;
-        }
+        let mut writer = FragmentWriter::new(&array)?;
+        self.spool.finish(|columns| {
+            let columns = complete(columns);
+            let cells = columns.first().map_or(0, |column| column.cells);
+            writer.write(cells, &columns)
+        })?;
+        writer.finish()?;
         array.finish()?;
         Ok(self.rows)
     }
@@ -193,18 +183,10 @@ fn extend(column: &StoredColumn, cells: &TileBuffers, bounds: &mut Option<Interv
                     high: value,
                 });
             }
-            Some(bounds)
-                if value
-                    .compare(&bounds.low)
-                    .is_some_and(|order| order.is_lt()) =>
-            {
+            Some(bounds) if value.compare(&bounds.low) == Some(Ordering::Less) => {
                 bounds.low = value;
             }
-            Some(bounds)
-                if value
-                    .compare(&bounds.high)
-                    .is_some_and(|order| order.is_gt()) =>
-            {
+            Some(bounds) if value.compare(&bounds.high) == Some(Ordering::Greater) => {
                 bounds.high = value;
             }
             Some(_) => {}

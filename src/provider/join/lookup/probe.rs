@@ -40,6 +40,17 @@ impl JoinOutput {
     }
 }
 
+/// Rows from which output rows are assembled.
+#[derive(Clone, Copy)]
+enum JoinedRows<'a> {
+    /// Rows of the probe side, with the row number of the match of each; null for none.
+    Pairs(&'a RecordBatch, &'a UInt32Array),
+    /// Rows of the probe side alone.
+    Probe(&'a RecordBatch),
+    /// Rows of the build side alone.
+    Build(&'a RecordBatch),
+}
+
 /// Joins one partition of the probe side with the build side.
 pub(super) struct Probe {
     /// The rows of the partition.
@@ -103,7 +114,7 @@ impl Probe {
                 JoinType::RightSemi => has_match,
                 _ => not(&has_match)?,
             };
-            return self.assemble(Some((&filtered(&batch, &kept)?, None)), None);
+            return self.assemble(JoinedRows::Probe(&filtered(&batch, &kept)?));
         }
         let Some((rows, have_all)) = self.build.only_rows(keys) else {
             return self.some_matches(Pending {
@@ -126,7 +137,7 @@ impl Probe {
         match found {
             Some(found) if keeps_all => {
                 let rows = UInt32Array::new(rows.into(), Some(NullBuffer::new(found)));
-                self.assemble(Some((&batch, Some(&rows))), None)
+                self.assemble(JoinedRows::Pairs(&batch, &rows))
             }
             Some(found) => {
                 let found = BooleanArray::new(found, None);
@@ -192,18 +203,18 @@ impl Probe {
             return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
         let Some(condition) = &self.output.filter else {
-            return self.assemble(Some((probe, Some(build))), None);
+            return self.assemble(JoinedRows::Pairs(probe, build));
         };
         let columns = condition.column_indices().iter();
-        let columns = columns.map(|column| self.column(column, Some((probe, Some(build))), None));
+        let columns = columns.map(|column| self.column(column, JoinedRows::Pairs(probe, build)));
         let columns = columns.collect::<Result<_>>()?;
         let rows = batch_of(condition.schema(), columns, probe.num_rows())?;
         let kept = mask(condition.expression(), &rows)?;
         let build = filter(build, &kept)?;
-        self.assemble(
-            Some((&filtered(probe, &kept)?, Some(build.as_primitive()))),
-            None,
-        )
+        self.assemble(JoinedRows::Pairs(
+            &filtered(probe, &kept)?,
+            build.as_primitive(),
+        ))
     }
 
     /// Returns the rows of the build side that are output once all matches are known.
@@ -213,41 +224,34 @@ impl Probe {
             JoinType::LeftSemi => matched,
             _ => not(&matched)?,
         };
-        self.assemble(None, Some(&filtered(&self.build.rows, &kept)?))
+        self.assemble(JoinedRows::Build(&filtered(&self.build.rows, &kept)?))
     }
 
-    /// Assembles output rows, either from rows of the probe side and the row numbers of their
-    /// matches, or from rows of the build side alone.
-    fn assemble(
-        &self,
-        probe: Option<(&RecordBatch, Option<&UInt32Array>)>,
-        build: Option<&RecordBatch>,
-    ) -> Result<RecordBatch> {
+    fn assemble(&self, rows: JoinedRows<'_>) -> Result<RecordBatch> {
         let columns = self.output.columns.iter();
-        let columns = columns.map(|column| self.column(column, probe, build));
-        let rows = match (probe, build) {
-            (Some((probe, _)), _) => probe.num_rows(),
-            (None, Some(build)) => build.num_rows(),
-            (None, None) => 0,
-        };
-        batch_of(&self.schema, columns.collect::<Result<_>>()?, rows)
+        let columns = columns.map(|column| self.column(column, rows));
+        let (JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch) | JoinedRows::Build(batch)) =
+            rows;
+        batch_of(
+            &self.schema,
+            columns.collect::<Result<_>>()?,
+            batch.num_rows(),
+        )
     }
 
-    fn column(
-        &self,
-        column: &ColumnIndex,
-        probe: Option<(&RecordBatch, Option<&UInt32Array>)>,
-        build: Option<&RecordBatch>,
-    ) -> Result<ArrayRef> {
-        Ok(match (column.side, probe, build) {
-            (JoinSide::Left, Some((_, Some(rows))), _) => {
-                take(self.build.rows.column(column.index), rows, None)?
+    fn column(&self, column: &ColumnIndex, rows: JoinedRows<'_>) -> Result<ArrayRef> {
+        let index = column.index;
+        Ok(match (column.side, rows) {
+            (JoinSide::Left, JoinedRows::Pairs(_, rows)) => {
+                take(self.build.rows.column(index), rows, None)?
             }
-            (JoinSide::Left, _, Some(build)) => Arc::clone(build.column(column.index)),
-            (JoinSide::Right, Some((probe, _)), _) => Arc::clone(probe.column(column.index)),
-            (JoinSide::Right, None, Some(build)) => {
+            (JoinSide::Left, JoinedRows::Build(batch))
+            | (JoinSide::Right, JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch)) => {
+                Arc::clone(batch.column(index))
+            }
+            (JoinSide::Right, JoinedRows::Build(batch)) => {
                 let schema = self.input.schema();
-                new_null_array(schema.field(column.index).data_type(), build.num_rows())
+                new_null_array(schema.field(index).data_type(), batch.num_rows())
             }
             _ => return internal_err!("a lookup join has no such column: {column:?}"),
         })

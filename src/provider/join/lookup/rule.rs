@@ -33,6 +33,9 @@ use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 
+/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
+const MANY_KEY_INDICES: u64 = 1 << 16;
+
 /// Replaces hash joins whose probe side is an array and whose keys are expressions over its
 /// dimensions by [`ArrayLookupJoinExec`].
 ///
@@ -61,22 +64,13 @@ impl PhysicalOptimizerRule for LookupJoins {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_wanted = config
-            .extensions
-            .get::<ArraySettings>()
-            .is_none_or(|config| config.lookup_joins);
-        if !is_wanted {
+        if !ArraySettings::is_on(config, |settings| settings.lookup_joins) {
             return Ok(plan);
         }
         let replaced = plan.transform_up(|plan| {
             let replaced = match plan.is::<ProjectionExec>() {
                 true => narrow(&plan, config)?,
-                false => operator(
-                    &plan,
-                    config,
-                    config.optimizer.enable_join_dynamic_filter_pushdown,
-                )?
-                .map(|operator| Arc::new(operator) as _),
+                false => in_session(&plan, config)?.map(|operator| Arc::new(operator) as _),
             };
             Ok(match replaced {
                 Some(replaced) => Transformed::yes(replaced),
@@ -93,6 +87,15 @@ impl PhysicalOptimizerRule for LookupJoins {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Returns the operator that replaces a join, with a dynamic filter if the session has them for joins.
+fn in_session(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<ArrayLookupJoinExec>> {
+    let wants_filter = config.optimizer.enable_join_dynamic_filter_pushdown;
+    operator(plan, config, wants_filter)
 }
 
 /// Returns the operator that replaces a join; `None` if the join stays unchanged. If `wants_filter`
@@ -251,12 +254,7 @@ fn narrow(
         return Ok(None);
     };
     let replaced: Arc<dyn ExecutionPlan> = Arc::new(hash_join.with_projection(Some(used.clone()))?);
-    let Some(join) = operator(
-        &replaced,
-        config,
-        config.optimizer.enable_join_dynamic_filter_pushdown,
-    )?
-    else {
+    let Some(join) = in_session(&replaced, config)? else {
         return Ok(None);
     };
     let columns = join.schema();
@@ -288,9 +286,6 @@ fn narrow(
     let output = ProjectionExec::try_new_with_schema_metadata(output, node, &schema)?;
     Ok(Some(Arc::new(output)))
 }
-
-/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
-const MANY_KEY_INDICES: u64 = 1 << 16;
 
 /// Returns the side and the index of each output column of a join.
 fn columns_of(join: &HashJoinExec, kind: JoinType) -> Vec<ColumnIndex> {

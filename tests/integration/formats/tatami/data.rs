@@ -124,6 +124,26 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// Decodes standard base64.
+pub fn from_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let mut bytes = Vec::new();
+    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let word = chunk
+            .iter()
+            .fold(0u32, |word, byte| word << 6 | u32::from(digit(*byte)));
+        let word = (word << (6 * (4 - chunk.len()))).to_be_bytes();
+        bytes.extend_from_slice(&word[1..chunk.len()]);
+    }
+    bytes
+}
+
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,6 +13,7 @@ use datafusion::prelude::SessionContext;
 use serde_json::Value;
 use tet_sql::{ArrayOptions, ArraySessionExt};
 
+use super::data::{from_base64, names, path};
 use crate::support::sql::{error, rows, session};
 
 pub fn folder() -> PathBuf {
@@ -21,16 +22,9 @@ pub fn folder() -> PathBuf {
 
 /// Returns the names, without the extension, of the valid files that have a `*.rows.jsonl` file.
 pub fn readable() -> Vec<String> {
-    let index = std::fs::read(folder().join("INDEX.json")).unwrap();
-    let index: Value = serde_json::from_slice(&index).unwrap();
-    let files = index["files"].as_array().unwrap().iter();
-    let names = files
-        .filter(|file| file["kind"] == "ok")
-        .map(|file| file["name"].as_str());
-    let names = names.flatten().map(str::to_string);
+    let names = names().into_iter();
     names
-        .filter(|name| folder().join(format!("{name}.rows.jsonl")).exists())
-        .filter(|name| folder().join(format!("{name}.tatami")).exists())
+        .filter(|name| path(&format!("{name}.rows.jsonl")).exists())
         .collect()
 }
 
@@ -41,30 +35,10 @@ pub async fn batch(ctx: &SessionContext, sql: &str) -> RecordBatch {
     concat_batches(&schema, &batches).unwrap()
 }
 
-/// Decodes standard base64.
-fn base64(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let mut bytes = Vec::new();
-    for four in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = four
-            .iter()
-            .fold(0u32, |bits, byte| bits << 6 | u32::from(digit(*byte)));
-        let bits = bits << (6 * (4 - four.len()));
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
-    }
-    bytes
-}
-
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.clone().into_bytes()),
-        Value::Object(object) => Some(base64(object["b64"].as_str().unwrap())),
+        Value::Object(object) => Some(from_base64(object["b64"].as_str().unwrap())),
         _ => None,
     }
 }

@@ -101,45 +101,68 @@ pub fn read(array: &Arc<TileDbArray>, is_written_only: bool) -> Result<Table, Er
         });
         enumerations.push(array.enumeration(index)?);
     }
+    let rows = match schema.is_sparse {
+        true => sparse_rows(array, &enumerations)?,
+        false => {
+            let cells = match is_written_only {
+                true => array.written_box(),
+                false => Some(array.grid()?.used().clone()),
+            };
+            match cells {
+                Some(cells) => dense_rows(array, &enumerations, &cells)?,
+                None => Vec::new(),
+            }
+        }
+    };
+    Ok(Table { columns, rows })
+}
+
+/// Reads the cells of a sparse array that count. `enumerations` are those of the attributes.
+fn sparse_rows(
+    array: &Arc<TileDbArray>,
+    enumerations: &[Option<Arc<Enumeration>>],
+) -> Result<Vec<Vec<Value>>, Error> {
+    let schema = array.schema();
     let mut rows = Vec::new();
     let mut buffers = TileBuffers::default();
-    if schema.is_sparse {
-        let mut reader = SparseReader::new(Arc::clone(array))?;
-        for (fragment, description) in array.fragments().iter().enumerate() {
-            for tile in 0..description.tiles() {
-                let mut fields = Vec::new();
-                for (index, dimension) in schema.dimensions.iter().enumerate() {
-                    reader.dimension(fragment, tile, index, &mut buffers)?;
-                    let (datatype, values) = (dimension.datatype, dimension.cell_values);
-                    fields.push(column(datatype, values, None, &buffers));
-                }
-                for (index, attribute) in schema.attributes.iter().enumerate() {
-                    reader.attribute(fragment, tile, index, &mut buffers)?;
-                    let (datatype, values) = (attribute.datatype, attribute.cell_values);
-                    let enumeration = enumerations[index].as_deref();
-                    fields.push(column(datatype, values, enumeration, &buffers));
-                }
-                let selection = reader.selection(fragment, tile)?;
-                for cell in 0..buffers.cells {
-                    if selection.as_ref().is_none_or(|selection| selection[cell]) {
-                        rows.push(fields.iter().map(|field| field[cell].clone()).collect());
-                    }
+    let mut reader = SparseReader::new(Arc::clone(array))?;
+    for (fragment, description) in array.fragments().iter().enumerate() {
+        for tile in 0..description.tiles() {
+            let mut fields = Vec::new();
+            for (index, dimension) in schema.dimensions.iter().enumerate() {
+                reader.dimension(fragment, tile, index, &mut buffers)?;
+                let (datatype, values) = (dimension.datatype, dimension.cell_values);
+                fields.push(column(datatype, values, None, &buffers));
+            }
+            for (index, attribute) in schema.attributes.iter().enumerate() {
+                reader.attribute(fragment, tile, index, &mut buffers)?;
+                let (datatype, values) = (attribute.datatype, attribute.cell_values);
+                let enumeration = enumerations[index].as_deref();
+                fields.push(column(datatype, values, enumeration, &buffers));
+            }
+            let selection = reader.selection(fragment, tile)?;
+            for cell in 0..buffers.cells {
+                if selection.as_ref().is_none_or(|selection| selection[cell]) {
+                    rows.push(fields.iter().map(|field| field[cell].clone()).collect());
                 }
             }
         }
-        return Ok(Table { columns, rows });
     }
-    let grid = array.grid()?.clone();
+    Ok(rows)
+}
+
+/// Reads a box of cells of a dense array. `enumerations` are those of the attributes.
+fn dense_rows(
+    array: &Arc<TileDbArray>,
+    enumerations: &[Option<Arc<Enumeration>>],
+    cells: &IndexBox,
+) -> Result<Vec<Vec<Value>>, Error> {
+    let (schema, grid) = (array.schema(), array.grid()?);
+    let mut rows = Vec::new();
+    let mut buffers = TileBuffers::default();
     let mut reader = DenseReader::new(Arc::clone(array));
-    let cells = match is_written_only {
-        true => array.written_box(),
-        false => Some(grid.used().clone()),
-    };
-    let Some(cells) = cells else {
-        return Ok(Table { columns, rows });
-    };
-    for tile in indices(&grid.tile_box(&cells)) {
-        let Some(window) = grid.tile(&tile).and_then(|tile| tile.intersection(&cells)) else {
+    for tile in indices(&grid.tile_box(cells)) {
+        let Some(window) = grid.tile(&tile).and_then(|tile| tile.intersection(cells)) else {
             continue;
         };
         let window = array.window(window)?;
@@ -161,7 +184,7 @@ pub fn read(array: &Arc<TileDbArray>, is_written_only: bool) -> Result<Table, Er
             rows.push(row);
         }
     }
-    Ok(Table { columns, rows })
+    Ok(rows)
 }
 
 /// Returns all indices of a box in row-major order.

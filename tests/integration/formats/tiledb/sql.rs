@@ -13,11 +13,11 @@ use tet_sql::format::io::storage::Access;
 use tet_sql::format::tiledb::{CellValues, Datatype, EncryptionKey, OpenOptions, TileDbArray};
 
 use super::arrays::LATE;
-use super::{KEY, arrays, expected};
+use super::{KEY, arrays, expected, sql_tables};
 use crate::support::sql::{error, rows, session};
 
 /// Returns the rows of a query as one batch.
-pub async fn batch(ctx: &SessionContext, sql: &str) -> RecordBatch {
+async fn batch(ctx: &SessionContext, sql: &str) -> RecordBatch {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let schema = std::sync::Arc::new(frame.schema().as_arrow().clone());
     let batches = frame
@@ -28,7 +28,7 @@ pub async fn batch(ctx: &SessionContext, sql: &str) -> RecordBatch {
 }
 
 /// Creates the table `t` over an array, as of the window of time of a dump. `more` are options.
-pub async fn create(
+async fn create(
     ctx: &SessionContext,
     folder: &Path,
     name: &str,
@@ -47,13 +47,7 @@ pub async fn create(
     if description["window"] == true {
         options = format!("{options}, extent 'written'");
     }
-    let path = arrays().join(name);
-    rows(ctx, "DROP TABLE IF EXISTS t").await;
-    let sql = format!(
-        "CREATE EXTERNAL TABLE t STORED AS TILEDB LOCATION '{}' OPTIONS ({options})",
-        path.display()
-    );
-    rows(ctx, &sql).await;
+    sql_tables::create(ctx, &arrays().join(name), &options).await;
 }
 
 /// The stored type of a column.

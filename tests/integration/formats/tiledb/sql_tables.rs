@@ -17,7 +17,7 @@ fn path_of(name: &str) -> String {
 }
 
 /// Creates the table `t` over a directory with options.
-async fn create(ctx: &SessionContext, path: &Path, options: &str) {
+pub async fn create(ctx: &SessionContext, path: &Path, options: &str) {
     rows(ctx, "DROP TABLE IF EXISTS t").await;
     let sql = format!(
         "CREATE EXTERNAL TABLE t STORED AS TILEDB LOCATION '{}' OPTIONS ({options})",
@@ -35,6 +35,16 @@ fn fragments(array: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Returns a function that draws numbers below a limit.
+fn numbers_below(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |end| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % end
+    }
 }
 
 /// Gives a fragment another timestamp.
@@ -80,13 +90,7 @@ async fn cells(ctx: &SessionContext, dimensions: usize) -> BTreeMap<String, Vec<
 #[tokio::test]
 async fn fragments_overwrite_each_other_in_the_order_of_their_timestamps() {
     let ctx = session();
-    let mut state = 7u64;
-    let mut below = |end: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % end
-    };
+    let mut below = numbers_below(7);
     let mut overwritten = 0;
     for (name, dimensions, is_sparse) in [
         ("dense_overlapping_fragments", 2, false),
@@ -440,13 +444,7 @@ async fn a_session_has_a_key() {
 #[tokio::test]
 async fn changed_bytes_give_rows_or_errors() {
     let ctx = session();
-    let mut state = 3u64;
-    let mut below = |end: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % end
-    };
+    let mut below = numbers_below(3);
     let (mut errors, mut answers) = (0, 0);
     for name in [
         "enumerations",

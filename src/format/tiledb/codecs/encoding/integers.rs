@@ -3,9 +3,8 @@
 
 use crate::format::tiledb::codecs::encoding::{check_whole, length_u32};
 use crate::format::tiledb::codecs::integers::{Word, by_size};
-use crate::format::tiledb::datatype::{Datatype, Representation};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::value::Scalar;
+use crate::format::tiledb::schema::{Datatype, Representation, Scalar};
 
 /// Returns the length of windows over `input` in bytes: whole values, at least one.
 fn window_bytes(size: usize, max_window: u32, input: &[u8]) -> usize {

@@ -10,7 +10,7 @@ mod shuffle;
 use crate::format::tiledb::codecs::protection::EncryptionKey;
 use crate::format::tiledb::codecs::steps::{Step, Steps};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::Filter;
+use crate::format::tiledb::schema::Filter;
 
 /// Applies filters to chunks. Compression contexts are reused from chunk to chunk.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Encoder {
 
 /// A chunk between two filters.
 struct Chunk {
-    /// What each filter adds, the newest last. Stored in reverse order.
+    /// The metadata that each filter adds, the newest last. Stored in reverse order.
     metadata: Vec<Vec<u8>>,
     data: Vec<u8>,
 }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::format::tiledb::codecs::protection::{EncryptionKey, TAG_BYTES, VECTOR_BYTES};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::pipeline::Filter;
+use crate::format::tiledb::schema::Filter;
 
 /// Returns the table of the checksums of all parts, of which the first `metadata_parts` are parts of
 /// the metadata.

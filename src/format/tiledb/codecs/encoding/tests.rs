@@ -1,8 +1,7 @@
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::{Codecs, Encoder, EncryptionKey, Steps};
-use crate::format::tiledb::datatype::{Datatype, Representation};
 use crate::format::tiledb::fault::Decoded;
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
+use crate::format::tiledb::schema::{Datatype, Filter, Pipeline, Representation};
 
 /// A generator of numbers that are the same in every run.
 struct Random(u64);

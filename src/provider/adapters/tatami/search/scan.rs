@@ -300,6 +300,11 @@ fn columns(
         indices[*index] = read as u64;
     }
     let indices = UInt64Array::from(indices);
+    let mut documents: Vec<Vec<u64>> = vec![Vec::new(); readers.len()];
+    for index in order {
+        let (file, hit) = &hits[index];
+        documents[*file].push(hit.document.into());
+    }
     let score = scan.table.fields().len() - 2;
     let column = |column: &usize| -> Result<ArrayRef> {
         if *column == score {
@@ -318,12 +323,9 @@ fn columns(
         }
         let mut parts: Vec<ArrayRef> = Vec::new();
         for (number, reader) in readers.iter_mut().enumerate() {
-            let of_file = order.iter().map(|index| &hits[*index]);
-            let of_file = of_file.filter(|(file, _)| *file == number);
-            let documents: Vec<u64> = of_file.map(|(_, hit)| hit.document.into()).collect();
-            if !documents.is_empty() {
+            if !documents[number].is_empty() {
                 let column = scan.documents[number].stored_column(*column)?;
-                parts.push(reader.read(column, &documents)?);
+                parts.push(reader.read(column, &documents[number])?);
             }
         }
         let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();

@@ -7,14 +7,10 @@ use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::TatamiFile;
 use tet_sql::format::tatami::search::{Hit, Mode, Segment};
 
+use super::super::data;
+
 pub fn path(name: &str) -> PathBuf {
-    [
-        env!("CARGO_MANIFEST_DIR"),
-        "tests/data/tatami/segments",
-        name,
-    ]
-    .iter()
-    .collect()
+    data::path("segments").join(name)
 }
 
 pub fn open(name: &str, access: Access) -> Segment {
@@ -23,10 +19,7 @@ pub fn open(name: &str, access: Access) -> Segment {
 }
 
 pub fn json_lines(name: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(path(name)).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    data::lines(&format!("segments/{name}"))
 }
 
 fn hits(list: &Value) -> Vec<Hit> {

@@ -8,7 +8,7 @@ use tet_sql::format::tatami::{
     WrittenFile,
 };
 
-use super::super::data::{Random, document, lines};
+use super::super::data::{Random, document, from_base64, lines};
 
 /// The scalar bytes of each row of a column. `None` for nulls.
 pub type Cells = Vec<Option<Vec<u8>>>;
@@ -115,25 +115,6 @@ fn scalar(cell: &Value, column_type: ColumnType) -> Option<Vec<u8>> {
         Value::String(text) => text.as_bytes().to_vec(),
         cell => from_base64(cell["b64"].as_str().unwrap()),
     })
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let mut bytes = Vec::new();
-    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let word = chunk
-            .iter()
-            .fold(0u32, |word, byte| word << 6 | u32::from(digit(*byte)));
-        let word = (word << (6 * (4 - chunk.len()))).to_be_bytes();
-        bytes.extend_from_slice(&word[1..chunk.len()]);
-    }
-    bytes
 }
 
 enum Values<'a> {

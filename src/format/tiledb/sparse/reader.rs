@@ -1,0 +1,332 @@
+//! Reads the data tiles of sparse arrays, and finds which of their cells count.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::tiledb::array::TileDbArray;
+use crate::format::tiledb::buffers::TileBuffers;
+use crate::format::tiledb::directory::{Cells, Condition};
+use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
+use crate::format::tiledb::reader::TileReader;
+use crate::format::tiledb::sparse::keys::{KeyTable, Seed, TileKeys};
+
+/// Maximum number of tiles whose coordinates are kept.
+const MAX_CACHED_TILES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+
+/// Reads data tiles of a sparse array. Each thread keeps one reader, whose buffers are reused.
+///
+/// A cell of a tile counts unless
+/// - its timestamp is outside of the window of time, or it was deleted before the window's end;
+/// - the array has no duplicates, and a cell with the same coordinates is newer: its timestamp is
+///   greater, or it is equal and the cell is in a later fragment;
+/// - it meets the predicate of a delete that applies to it. An older cell with the same coordinates
+///   does not come back.
+#[derive(Debug)]
+pub struct SparseReader {
+    array: Arc<TileDbArray>,
+    tiles: TileReader,
+    coordinates: LruCache<(usize, u64), Arc<TileKeys>>,
+    seed: Seed,
+}
+
+/// The order of cells with the same coordinates, of which the maximum counts.
+type Version = (u64, usize, u64, usize);
+
+impl SparseReader {
+    /// Returns a reader of a sparse array.
+    ///
+    /// # Errors
+    /// Fails if the array is dense.
+    pub fn new(array: Arc<TileDbArray>) -> Result<Self> {
+        if !array.schema().is_sparse {
+            return Err(Error::invalid(
+                array.path(),
+                "the array is dense, expected a sparse one",
+            ));
+        }
+        Ok(Self {
+            array,
+            tiles: TileReader::default(),
+            coordinates: LruCache::new(MAX_CACHED_TILES),
+            seed: Seed::random(),
+        })
+    }
+
+    /// The number of stored bytes that were read since the reader was created.
+    pub fn bytes_read(&self) -> u64 {
+        self.tiles.bytes_read()
+    }
+
+    /// Reads the coordinates of all cells of a tile in one dimension.
+    pub fn dimension(
+        &mut self,
+        fragment: usize,
+        tile: u64,
+        dimension: usize,
+        buffers: &mut TileBuffers,
+    ) -> Result<()> {
+        let array = Arc::clone(&self.array);
+        let fragment = fragment_of(&array, fragment)?;
+        let field = fragment.field(FieldKind::Dimension(dimension))?;
+        self.tiles.read(fragment, &field, tile, buffers)
+    }
+
+    /// Reads an attribute of the array's schema of all cells of a tile. If the fragment does not have
+    /// the attribute, all cells have the fill value, or are null.
+    pub fn attribute(
+        &mut self,
+        fragment: usize,
+        tile: u64,
+        attribute: usize,
+        buffers: &mut TileBuffers,
+    ) -> Result<()> {
+        let array = Arc::clone(&self.array);
+        let field = array.attribute_in(fragment, attribute)?;
+        let fragment = fragment_of(&array, fragment)?;
+        // `attribute_in` checks the attribute.
+        let description = &array.schema().attributes[attribute];
+        match field {
+            Some(field) => {
+                self.tiles.read(fragment, &field, tile, buffers)?;
+                if description.is_nullable && !field.is_nullable {
+                    buffers.validity.resize(buffers.cells, 1);
+                }
+                Ok(())
+            }
+            None => {
+                let cells = self.cells(fragment, tile)?;
+                let fill = description.fill.as_slice();
+                buffers.cells = cells;
+                buffers.values.clear();
+                buffers
+                    .values
+                    .extend(std::iter::repeat_n(fill, cells).flatten());
+                buffers.offsets.clear();
+                if description.cell_values.is_variable() {
+                    buffers
+                        .offsets
+                        .extend((0..=cells).map(|cell| (cell * fill.len()) as u64));
+                }
+                buffers.validity.clear();
+                if description.is_nullable {
+                    buffers
+                        .validity
+                        .resize(cells, u8::from(description.is_fill_valid));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the number of cells of a tile. Decodes the first dimension, so that the number is not
+    /// only stated by the footer.
+    fn cells(&mut self, fragment: &Fragment, tile: u64) -> Result<usize> {
+        let mut buffers = TileBuffers::default();
+        let field = fragment.field(FieldKind::Dimension(0))?;
+        self.tiles.read(fragment, &field, tile, &mut buffers)?;
+        Ok(buffers.cells)
+    }
+
+    /// Returns `true` for each cell of a tile that counts, or `None` if all of them do.
+    pub fn selection(&mut self, fragment: usize, tile: u64) -> Result<Option<Vec<bool>>> {
+        let array = Arc::clone(&self.array);
+        let window = array.window_of_time();
+        let this = fragment_of(&array, fragment)?;
+        let (first, last) = this.timestamps();
+        let is_partial = this.has_timestamps() && !(window.start <= first && last <= window.end);
+        let has_rivals = !array.schema().allows_duplicates
+            && (this.has_timestamps() || array.fragments().len() > 1);
+        let deletes = array
+            .deletes()
+            .iter()
+            .filter(|delete| delete.timestamp >= first);
+        let deletes: Vec<_> = deletes.collect();
+        if !is_partial && !has_rivals && !this.has_deletes() && deletes.is_empty() {
+            return Ok(None);
+        }
+        let mut selection = None;
+        if is_partial {
+            let timestamps = self.timestamps(this, tile)?;
+            let is_inside = |time: &u64| (window.start..=window.end).contains(time);
+            selection = Some(timestamps.iter().map(is_inside).collect());
+        }
+        if has_rivals {
+            self.drop_older(fragment, tile, &mut selection)?;
+        }
+        if this.has_deletes() {
+            let field = this.field(FieldKind::DeleteTimes)?;
+            let times = self.tiles.read_u64s(this, &field, tile)?;
+            let selection = selection.get_or_insert_with(|| vec![true; times.len()]);
+            for (is_selected, time) in selection.iter_mut().zip(times) {
+                *is_selected &= time > window.end || time == u64::MAX;
+            }
+        }
+        for delete in deletes {
+            let file = |marker: &str| marker.rsplit('/').next().map(str::to_string);
+            let marker = file(&delete.marker);
+            if this
+                .processed_deletes()?
+                .iter()
+                .any(|processed| file(processed) == marker)
+            {
+                continue;
+            }
+            let survives = self.evaluate(this, tile, &delete.condition)?;
+            let mut applies = None;
+            if this.has_timestamps() && delete.timestamp <= last {
+                applies = Some(self.timestamps(this, tile)?);
+            }
+            let selection = selection.get_or_insert_with(|| vec![true; survives.len()]);
+            for (cell, (is_selected, survives)) in selection.iter_mut().zip(survives).enumerate() {
+                let applies = applies
+                    .as_ref()
+                    .is_none_or(|times| times[cell] <= delete.timestamp);
+                *is_selected &= survives || !applies;
+            }
+        }
+        Ok(selection.filter(|selection| selection.contains(&false)))
+    }
+
+    /// Reads the fields of a delete's condition, and returns `true` for the cells that survive.
+    fn evaluate(
+        &mut self,
+        fragment: &Fragment,
+        tile: u64,
+        condition: &Condition,
+    ) -> Result<Vec<bool>> {
+        let mut names = Vec::new();
+        condition.for_each_field(&mut |name| names.push(name.to_string()));
+        names.sort();
+        names.dedup();
+        let mut fields: HashMap<String, (Field, TileBuffers)> = HashMap::new();
+        for name in names {
+            if let Some(field) = fragment.field_named(&name)? {
+                let mut buffers = TileBuffers::default();
+                self.tiles.read(fragment, &field, tile, &mut buffers)?;
+                fields.insert(name, (field, buffers));
+            }
+        }
+        let cells = match fields.values().next() {
+            Some((_, buffers)) => buffers.cells,
+            None => self.cells(fragment, tile)?,
+        };
+        let find = |name: &str| {
+            let (field, buffers) = fields.get(name)?;
+            Some(Cells {
+                datatype: field.datatype,
+                cell_values: field.cell_values,
+                buffers,
+            })
+        };
+        let part = || ErrorLocation::part(fragment.directory(), format!("delete, tile {tile}"));
+        condition
+            .evaluate(cells, &find)
+            .map_err(|fault| fault.at(part()))
+    }
+
+    fn timestamps(&mut self, fragment: &Fragment, tile: u64) -> Result<Vec<u64>> {
+        let field = fragment.field(FieldKind::Timestamps)?;
+        self.tiles.read_u64s(fragment, &field, tile)
+    }
+
+    /// Deselects cells of which there is a newer version in the window of time.
+    fn drop_older(
+        &mut self,
+        fragment: usize,
+        tile: u64,
+        selection: &mut Option<Vec<bool>>,
+    ) -> Result<()> {
+        let array = Arc::clone(&self.array);
+        let window = array.window_of_time();
+        let this = fragment_of(&array, fragment)?;
+        let bounds = Arc::clone(this.bounds()?);
+        let index = usize::try_from(tile).unwrap_or(usize::MAX);
+        let mut rivals = Vec::new();
+        for (other, rival) in array.fragments().iter().enumerate() {
+            let is_same = other == fragment;
+            let is_newer = rival.timestamps().1 >= this.timestamps().0;
+            if is_same && !this.has_timestamps() || !is_newer || rival.tiles() == 0 {
+                continue;
+            }
+            // The tile of the fragment itself is compared as well: versions may be neighbours.
+            let tiles = rival.bounds()?.meeting(&bounds, index);
+            rivals.extend(tiles.into_iter().map(|tile| (other, tile as u64)));
+        }
+        if rivals.iter().all(|rival| *rival == (fragment, tile)) && !this.has_timestamps() {
+            return Ok(());
+        }
+        let keys = self.keys(fragment, tile)?;
+        let version = |keys: &TileKeys, (fragment, tile): (usize, u64), cell: usize| -> Version {
+            let time = match &keys.timestamps {
+                Some(timestamps) => timestamps[cell],
+                None => array.fragments()[fragment].timestamps().0,
+            };
+            (time, fragment, tile, cell)
+        };
+        let is_inside = |version: &Version, keys: &TileKeys| {
+            keys.timestamps.is_none() || (window.start..=window.end).contains(&version.0)
+        };
+        // The newest version of each key, at the first cell with the key.
+        let table = KeyTable::new(&keys);
+        let mut newest: Vec<Option<Version>> = vec![None; keys.len()];
+        for (cell, first) in table.first.iter().enumerate() {
+            let version = version(&keys, (fragment, tile), cell);
+            if is_inside(&version, &keys) {
+                let newest = &mut newest[*first as usize];
+                *newest = Some(version).max(*newest);
+            }
+        }
+        for rival in rivals
+            .into_iter()
+            .filter(|rival| *rival != (fragment, tile))
+        {
+            let others = self.keys(rival.0, rival.1)?;
+            for cell in 0..others.len() {
+                if let Some(first) = table.find(&others, cell) {
+                    let version = version(&others, rival, cell);
+                    if is_inside(&version, &others) {
+                        newest[first] = Some(version).max(newest[first]);
+                    }
+                }
+            }
+        }
+        let selection = selection.get_or_insert_with(|| vec![true; keys.len()]);
+        for (cell, (is_selected, first)) in selection.iter_mut().zip(&table.first).enumerate() {
+            let version = version(&keys, (fragment, tile), cell);
+            *is_selected &= newest[*first as usize] == Some(version);
+        }
+        Ok(())
+    }
+
+    /// Returns the coordinates of a tile as keys.
+    fn keys(&mut self, fragment: usize, tile: u64) -> Result<Arc<TileKeys>> {
+        if let Some(keys) = self.coordinates.get(&(fragment, tile)) {
+            return Ok(Arc::clone(keys));
+        }
+        let array = Arc::clone(&self.array);
+        let this = fragment_of(&array, fragment)?;
+        let mut dimensions = Vec::new();
+        for dimension in 0..array.schema().dimensions.len() {
+            let mut buffers = TileBuffers::default();
+            let field = this.field(FieldKind::Dimension(dimension))?;
+            self.tiles.read(this, &field, tile, &mut buffers)?;
+            dimensions.push((field, buffers));
+        }
+        let timestamps = match this.has_timestamps() {
+            true => Some(self.timestamps(this, tile)?),
+            false => None,
+        };
+        let keys = Arc::new(TileKeys::new(&mut dimensions, timestamps, self.seed));
+        self.coordinates.put((fragment, tile), Arc::clone(&keys));
+        Ok(keys)
+    }
+}
+
+fn fragment_of(array: &TileDbArray, fragment: usize) -> Result<&Fragment> {
+    let missing = || Error::invalid(array.path(), format!("has no fragment {fragment}"));
+    array.fragments().get(fragment).ok_or_else(missing)
+}

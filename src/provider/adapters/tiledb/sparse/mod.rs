@@ -1,0 +1,7 @@
+//! Sparse arrays as tables, whose blocks are the data tiles of fragments.
+
+mod blocks;
+mod reader;
+mod table;
+
+pub(super) use table::SparseTable;
