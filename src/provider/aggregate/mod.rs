@@ -2,12 +2,14 @@
 //! materialise, no coordinate columns to build and no keys to hash.
 //!
 //! [`plan`] holds the program of an aggregation, [`exec`] the operator [`ArrayAggregateExec`] that
-//! runs it. The optimizer rule [`ArrayAggregates`] puts the operator in place of DataFusion's
-//! aggregation over an array scan.
+//! runs it, and [`joined`] the operator of aggregates over lookup joins. The optimizer rule
+//! [`ArrayAggregates`] puts the operators in place of DataFusion's aggregations.
 
 pub mod exec;
+pub mod joined;
 pub mod plan;
 pub(crate) mod rule;
 
 pub use exec::operator::ArrayAggregateExec;
+pub use joined::ArrayJoinAggregateExec;
 pub use rule::ArrayAggregates;

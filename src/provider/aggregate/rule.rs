@@ -14,6 +14,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::exec::operator::ArrayAggregateExec;
+use crate::provider::aggregate::joined::{self, ArrayJoinAggregateExec};
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::{MAX_GROUPS, never_fail};
 use crate::provider::aggregate::plan::program::Presence;
@@ -55,7 +56,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
             let Some(node) = plan.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            match replace(&plan, node)? {
+            match replace(&plan, node, config)? {
                 Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
                 None => Ok(Transformed::no(plan)),
             }
@@ -77,14 +78,19 @@ impl PhysicalOptimizerRule for ArrayAggregates {
 fn replace(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
+    config: &ConfigOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if *node.mode() == AggregateMode::Partial {
         return partial(plan, node);
     }
-    let Some(whole) = operator(plan, Stage::Whole)? else {
-        return Ok(None);
+    let whole: Arc<dyn ExecutionPlan> = match operator(plan, Stage::Whole)? {
+        Some(operator) => Arc::new(operator),
+        None => match over_join(plan, config)? {
+            Some(operator) => Arc::new(operator),
+            None => return Ok(None),
+        },
     };
-    let whole = in_order(Arc::new(whole), node)?;
+    let whole = in_order(whole, node)?;
     // If the rule runs late, the parent may rely on how the rows are distributed over partitions.
     Ok(Some(match &node.properties().partitioning {
         Partitioning::UnknownPartitioning(_) => whole,
@@ -99,11 +105,18 @@ pub(crate) fn operator(
     plan: &Arc<dyn ExecutionPlan>,
     stage: Stage,
 ) -> Result<Option<ArrayAggregateExec>> {
-    let Some(node) = plan.downcast_ref::<AggregateExec>() else {
+    let first = plan.downcast_ref::<AggregateExec>();
+    let first = first.and_then(|node| first_stage(node, stage));
+    let Some((first, aggregation)) = first.and_then(|first| Some((first, Aggregation::of(first)?)))
+    else {
         return Ok(None);
     };
-    // The node whose input is rows.
-    let first = match (stage, node.mode()) {
+    over_scan(first.input(), &aggregation, plan, stage)
+}
+
+/// Returns the node whose input is rows; `None` if this stage of the aggregation has none.
+fn first_stage(node: &AggregateExec, stage: Stage) -> Option<&AggregateExec> {
+    match (stage, node.mode()) {
         (Stage::Whole, AggregateMode::Final | AggregateMode::FinalPartitioned) => {
             let below = below_exchange(node.input()).downcast_ref::<AggregateExec>();
             below.filter(|first| *first.mode() == AggregateMode::Partial)
@@ -111,12 +124,20 @@ pub(crate) fn operator(
         (Stage::Whole, AggregateMode::Single | AggregateMode::SinglePartitioned)
         | (Stage::Partial, AggregateMode::Partial) => Some(node),
         _ => None,
-    };
-    let Some((first, aggregation)) = first.and_then(|first| Some((first, Aggregation::of(first)?)))
-    else {
-        return Ok(None);
-    };
-    over_scan(first.input(), &aggregation, plan, stage)
+    }
+}
+
+/// Returns the operator that computes the aggregation `plan` over a lookup join; `None` if there is
+/// no such join, or if the groups cannot be numbered.
+pub(crate) fn over_join(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<ArrayJoinAggregateExec>> {
+    let first = plan.downcast_ref::<AggregateExec>();
+    match first.and_then(|node| first_stage(node, Stage::Whole)) {
+        Some(first) => joined::plan::operator(plan, first, config),
+        None => Ok(None),
+    }
 }
 
 /// Sorts the rows of `plan` like those of `node` if necessary, since the parent of `node` may rely

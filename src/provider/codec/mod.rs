@@ -144,6 +144,12 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 let inputs = [Arc::clone(build), Arc::clone(probe)];
                 Ok(Arc::new(operator.with_dynamic_filter(inputs, filter)?))
             }
+            (Operator::JoinAggregate {}, [replaced]) => {
+                match rule::over_join(replaced, context.session_config().options())? {
+                    Some(operator) => Ok(Arc::new(operator)),
+                    None => plan_err!("an encoded aggregation over a join has no group numbers"),
+                }
+            }
             #[cfg(feature = "tatami")]
             (Operator::Search(search), [filter]) => {
                 let session = context.session_config();
@@ -210,6 +216,7 @@ pub(in crate::provider) enum Operator {
     BuildSide {
         restarts: bool,
     },
+    JoinAggregate {},
     LookupJoin {
         is_filtered: bool,
     },

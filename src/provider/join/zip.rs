@@ -297,7 +297,7 @@ fn narrow(
 }
 
 /// Returns the indices of the columns that expressions refer to, sorted.
-pub(super) fn columns_in<'a>(
+pub(in crate::provider) fn columns_in<'a>(
     expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
 ) -> Vec<usize> {
     let columns = expressions.flat_map(collect_columns);

@@ -10,7 +10,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, TetWriter};
-use tet_sql::provider::aggregate::ArrayAggregateExec;
+use tet_sql::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
 use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
@@ -153,6 +153,7 @@ impl QueryRun {
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let is_ours = plan.is::<DataSourceExec>()
         || plan.is::<ArrayAggregateExec>()
+        || plan.is::<ArrayJoinAggregateExec>()
         || plan.is::<ArrayLookupJoinExec>();
     let own = if is_ours {
         let metrics = plan.metrics().unwrap();

@@ -11,6 +11,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
 use tet_sql::ArrayTable;
+use tet_sql::provider::aggregate::ArrayJoinAggregateExec;
 use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
 use tet_sql::provider::plans::planned_reads::{ComputedFrom, PlannedRead, planned_reads};
 
@@ -122,6 +123,10 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
             let step = computed_step(&names, "computed row by row");
             steps.push(step.unwrap_or_else(|| "rows are grouped by hash".to_owned()));
         }
+    } else if let Some(aggregate) = plan.downcast_ref::<ArrayJoinAggregateExec>() {
+        let functions: Vec<&str> = aggregate.functions().collect();
+        let step = computed_step(&functions, "computed row by row");
+        steps.push(step.unwrap_or_else(|| "rows are grouped by position".to_owned()));
     } else if plan.downcast_ref::<HashJoinExec>().is_some() {
         steps.push("rows are joined by hash".to_owned());
     } else if plan.downcast_ref::<ArrayLookupJoinExec>().is_some() {

@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64, AtomicUsize};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
+};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, concat_batches};
-use arrow::datatypes::{Schema, UInt32Type};
+use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
 use datafusion::common::{Result, ScalarValue, resources_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -17,6 +19,7 @@ use datafusion::physical_expr::expressions::{binary, in_list, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use futures::TryStreamExt;
 
+use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
 use crate::provider::planning::axis_bounds::fold;
 use crate::provider::planning::value_set::is_float_zero;
@@ -45,12 +48,14 @@ pub(super) struct BuildSide {
     /// The bounds of the keys of all rows; `None` if there are no rows, or if the input has key
     /// indices instead of keys.
     pub bounds: Option<KeyBounds>,
-    /// Accounts for the memory of `rows`, `matches` and `matched`.
-    _memory: MemoryReservation,
+    /// The groups of the rows, if they were numbered.
+    pub groups: Option<Arc<BuildGroups>>,
+    /// Accounts for the memory of the rows, their numbers and their groups.
+    memory: MemoryReservation,
 }
 
 /// The source of the build side's keys.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum BuildKeys {
     /// Expressions over the columns of the build side.
     Expressions(Vec<Arc<dyn PhysicalExpr>>),
@@ -137,8 +142,31 @@ impl BuildSide {
             matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
             unfinished: AtomicUsize::new(partitions),
             bounds,
-            _memory: memory,
+            groups: None,
+            memory,
         })
+    }
+
+    /// Numbers the groups of the rows, and adds the group number of each row as one more column.
+    ///
+    /// # Errors
+    /// Returns an error if an expression fails, or if the memory pool has no space.
+    pub fn number_groups(&mut self, expressions: &[Arc<dyn PhysicalExpr>]) -> Result<()> {
+        let (groups, numbers) = BuildGroups::of(expressions, &self.rows)?;
+        let values = groups.values.iter();
+        let bytes: usize = values.map(|values| values.get_array_memory_size()).sum();
+        let numbers: ArrayRef = Arc::new(numbers);
+        self.memory
+            .try_grow(bytes + numbers.get_array_memory_size())?;
+        let mut fields = self.rows.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new("", DataType::UInt32, false)));
+        let mut columns = self.rows.columns().to_vec();
+        columns.push(numbers);
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows.num_rows()));
+        let schema = Arc::new(Schema::new(fields));
+        self.rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        self.groups = Some(Arc::new(groups));
+        Ok(())
     }
 
     /// Returns the row number of each of `keys`, which are key indices, and `true` if all of them

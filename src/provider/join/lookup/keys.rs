@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::NullBuffer;
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
@@ -25,7 +26,7 @@ pub(super) const NO_KEY: u32 = u32::MAX;
 
 /// The join keys of the probe side, evaluated on the axes of its grid.
 #[derive(Debug)]
-pub(super) struct ProbeKeys {
+pub(in crate::provider) struct ProbeKeys {
     parts: Vec<KeyPart>,
     /// The number of key indices.
     pub count: usize,
@@ -44,6 +45,8 @@ struct KeyPart {
     /// The term of the combination of key values with the number `n` is `n * stride`.
     stride: u32,
     distinct: DistinctKeys,
+    /// `true` if a key is null on a selected coordinate.
+    has_nulls: bool,
 }
 
 /// Terms of key indices along some axes: one for every combination of indices, in row-major order.
@@ -153,6 +156,27 @@ impl ProbeKeys {
         terms.collect()
     }
 
+    /// Returns `true` if a key is null on a selected coordinate.
+    pub fn has_nulls(&self) -> bool {
+        self.parts.iter().any(|part| part.has_nulls)
+    }
+
+    /// Returns the values of each key for some key indices of selected cells without null keys.
+    pub fn values(&self, indices: &[u32]) -> Result<Vec<ArrayRef>> {
+        let keys = self.parts.iter().map(|part| part.keys.len()).sum();
+        let mut all = vec![None; keys];
+        for part in &self.parts {
+            let count = part.distinct.rows.len() as u32 + 1;
+            let numbers = indices.iter().map(|index| index / part.stride % count);
+            let numbers = UInt32Array::from_iter_values(numbers);
+            for (number, values) in part.keys.iter().zip(part.distinct.values()?) {
+                all[*number] = Some(take(&values, &numbers, None)?);
+            }
+        }
+        // Every key belongs to a part.
+        Ok(all.into_iter().flatten().collect())
+    }
+
     /// Returns the key index of each row, given the values of its keys. The key index is
     /// [`NO_KEY`] if a key is null or if no cell has the keys of the row.
     pub fn indices(&self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
@@ -252,6 +276,7 @@ impl KeyPart {
             return Ok(None);
         };
         let numbers = distinct.insert(&evaluated.values)?;
+        let has_nulls = nulls(&evaluated.values).is_some_and(|nulls| nulls.null_count() > 0);
         let none = distinct.rows.len() as u32;
         if u64::from(none) * u64::from(stride) > MAX_KEY_INDICES {
             return Ok(None);
@@ -262,6 +287,7 @@ impl KeyPart {
             terms: evaluated.terms(numbers, none * stride, stride),
             stride,
             distinct,
+            has_nulls,
         }))
     }
 
@@ -304,6 +330,13 @@ impl DistinctKeys {
     fn rows_of(&self, keys: &[ArrayRef]) -> Result<Rows> {
         let keys: Vec<_> = keys.iter().map(normalize_float_zero).collect();
         Ok(self.converter.convert_columns(&keys)?)
+    }
+
+    /// Returns the values of each key, one per combination, in the order of the numbers.
+    fn values(&self) -> Result<Vec<ArrayRef>> {
+        let parser = self.converter.parser();
+        let rows = self.rows.iter().map(|row| parser.parse(row));
+        Ok(self.converter.convert_rows(rows)?)
     }
 
     /// Adds the combination of each row. Returns the numbers, with `None` for rows with a null.

@@ -19,8 +19,9 @@
 //! [`ArrayLookupJoinExec`] then finds the matches of a row of the array by its key index.
 
 pub(crate) mod build;
+pub(in crate::provider) mod grouped;
 pub(crate) mod key_index_grid;
-pub(crate) mod keys;
+pub(in crate::provider) mod keys;
 mod operator;
 mod probe;
 pub(crate) mod rule;

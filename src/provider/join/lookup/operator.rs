@@ -40,6 +40,7 @@ use {
 };
 
 use crate::provider::join::lookup::build::{BuildKeys, BuildSide};
+use crate::provider::join::lookup::grouped::{BuildGroups, GROUP_NUMBER};
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::probe::{JoinOutput, Probe};
 
@@ -74,10 +75,10 @@ pub struct ArrayLookupJoinExec {
 type SharedBuild = Shared<BoxFuture<'static, Result<Arc<BuildSide>, Arc<DataFusionError>>>>;
 
 /// The properties that all copies of a lookup join share.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct LookupSpec {
     pub output: Arc<JoinOutput>,
-    pub keys: ProbeKeys,
+    pub keys: Arc<ProbeKeys>,
     pub build_keys: BuildKeys,
     /// The keys of the build side over its columns, each with the key of the probe side over the
     /// columns of the array's table.
@@ -85,6 +86,9 @@ pub(super) struct LookupSpec {
     /// The keys of the probe side over the columns of its scan, and the schema of the scan; `None`
     /// without a dynamic filter.
     pub filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
+    /// The grouping expressions over the columns of the build side. If there are any, the rows of the
+    /// build side get a group number, as one more column.
+    pub build_groups: Vec<Arc<dyn PhysicalExpr>>,
     pub schema: SchemaRef,
     /// DataFusion's plan of the same join, from which the codec recreates the operator.
     pub replaced: Arc<dyn ExecutionPlan>,
@@ -133,10 +137,56 @@ impl ArrayLookupJoinExec {
         let schema = self.inputs[number].schema();
         let side = [JoinSide::Left, JoinSide::Right][number];
         let columns = self.spec.output.columns.iter().map(|column| {
-            let field = (column.side == side).then(|| schema.field(column.index))?;
+            // The group number of the build side is not a column of the input.
+            let field = schema.fields().get(column.index);
+            let field = field.filter(|_| column.side == side)?;
             Some(Arc::new(Column::new(field.name(), column.index)) as _)
         });
         columns.collect()
+    }
+
+    /// Returns the kind of join.
+    pub(in crate::provider) fn join_type(&self) -> JoinType {
+        self.spec.output.join_type
+    }
+
+    pub(super) fn inputs(&self) -> &[Arc<dyn ExecutionPlan>; 2] {
+        &self.inputs
+    }
+
+    pub(super) fn spec(&self) -> &LookupSpec {
+        &self.spec
+    }
+
+    pub(super) fn dynamic_filter(&self) -> Option<&Arc<DynamicFilterPhysicalExpr>> {
+        self.dynamic_filter.as_ref()
+    }
+
+    /// Returns the groups of the build side's rows, after collecting the build side unless that is
+    /// done; `None` without grouping expressions over the build side.
+    pub(in crate::provider) async fn build_groups(
+        &self,
+        context: &Arc<TaskContext>,
+    ) -> Result<Option<Arc<BuildGroups>>> {
+        let build = self.build_side(context).await;
+        let build = build.map_err(DataFusionError::Shared)?;
+        Ok(build.groups.as_ref().map(Arc::clone))
+    }
+
+    /// Returns the build side, which the first caller collects.
+    fn build_side(&self, context: &Arc<TaskContext>) -> SharedBuild {
+        let build = self.build.get_or_init(|| {
+            let (inputs, spec) = (self.inputs.clone(), Arc::clone(&self.spec));
+            let (context, metrics) = (Arc::clone(context), self.metrics.clone());
+            let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
+            let collected = async move {
+                let filter = dynamic_filter.as_ref();
+                let build = collect(&inputs, &spec, filter, context, &metrics).await;
+                build.map_err(Arc::new)
+            };
+            collected.boxed().shared()
+        });
+        build.clone()
     }
 
     /// Returns DataFusion's plan of the same join.
@@ -181,7 +231,7 @@ async fn collect(
         build = Arc::new(CoalescePartitionsExec::new(build));
     }
     let memory = MemoryConsumer::new("ArrayLookupJoin").register(context.memory_pool());
-    let build = BuildSide::collect(
+    let mut build = BuildSide::collect(
         build.execute(0, context)?,
         &spec.build_keys,
         &spec.keys,
@@ -190,6 +240,9 @@ async fn collect(
         memory,
     )
     .await?;
+    if !spec.build_groups.is_empty() {
+        build.number_groups(&spec.build_groups)?;
+    }
     MetricBuilder::new(metrics)
         .global_counter("build_rows")
         .add(build.rows.num_rows());
@@ -228,7 +281,11 @@ impl DisplayAs for ArrayLookupJoinExec {
                 JoinSide::Left => "build",
                 _ => "probe",
             };
-            format!("{side}.{}", schema.field(column.index).name())
+            let field = schema.fields().get(column.index);
+            format!(
+                "{side}.{}",
+                field.map_or(GROUP_NUMBER, |field| field.name())
+            )
         });
         parts.push(format!(
             "projection=[{}]",
@@ -346,23 +403,11 @@ impl ExecutionPlan for ArrayLookupJoinExec {
     ) -> Result<SendableRecordBatchStream> {
         let inputs = self.inputs.clone();
         let spec = Arc::clone(&self.spec);
-        let build = Arc::clone(&self.build);
-        let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
+        let build = self.build_side(&context);
         let metrics = self.metrics.clone();
         let batches = async move {
-            let build = build.get_or_init(|| {
-                let (inputs, spec) = (inputs.clone(), Arc::clone(&spec));
-                let (context, metrics) = (Arc::clone(&context), metrics.clone());
-                let collected = async move {
-                    let filter = dynamic_filter.as_ref();
-                    let build = collect(&inputs, &spec, filter, context, &metrics).await;
-                    build.map_err(Arc::new)
-                };
-                collected.boxed().shared()
-            });
-            let build = build.clone().await;
             let probe = Probe {
-                build: build.map_err(DataFusionError::Shared)?,
+                build: build.await.map_err(DataFusionError::Shared)?,
                 // The scan starts after the build side is collected, so that the dynamic filter
                 // prunes chunks.
                 input: inputs[1].execute(partition, Arc::clone(&context))?,

@@ -215,10 +215,11 @@ pub(crate) fn operator(
             key_index: needed.len(),
             filter,
         }),
-        keys: keys_of_cells,
+        keys: Arc::new(keys_of_cells),
         build_keys,
         on,
         filtered: scan.filtered,
+        build_groups: Vec::new(),
         schema: join.schema(),
         replaced: Arc::clone(plan),
     };

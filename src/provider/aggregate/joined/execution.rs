@@ -1,0 +1,360 @@
+//! One execution of [`ArrayJoinAggregateExec`](super::ArrayJoinAggregateExec).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{cast, filter_record_batch, take};
+use arrow::datatypes::{SchemaRef, UInt32Type};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, JoinSide, Result, internal_err, resources_err};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput, Time,
+};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::exec::fallback;
+use crate::provider::aggregate::joined::plan::JoinAggregation;
+use crate::provider::aggregate::plan::groups::MAX_GROUPS;
+use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::join::lookup::grouped::BuildGroups;
+use crate::provider::planning::mask::mask;
+
+/// The number of rows between two measurements of the accumulators' size. With more groups than
+/// this, the number of groups.
+const GROWTH: usize = 1 << 16;
+
+/// One execution of the operator.
+pub(super) struct Execution {
+    pub join: Arc<dyn ExecutionPlan>,
+    pub program: Arc<JoinAggregation>,
+    pub engine: Arc<dyn ExecutionPlan>,
+    pub metrics: ExecutionPlanMetricsSet,
+    pub context: Arc<TaskContext>,
+}
+
+type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+/// What the workers share.
+struct Job {
+    join: Arc<dyn ExecutionPlan>,
+    program: Arc<JoinAggregation>,
+    /// The groups of the build side, if the aggregation is grouped by it.
+    build: Option<Arc<BuildGroups>>,
+    /// The number of groups of the build side. One more stands for rows without a match.
+    build_count: usize,
+    /// The number of groups.
+    count: usize,
+    /// The next partition of the join to read.
+    next: AtomicUsize,
+    context: Arc<TaskContext>,
+}
+
+/// The partial state of a worker.
+struct Worker {
+    accumulated: Vec<Accumulated>,
+    /// For each group, `true` if it has a row.
+    present: Vec<bool>,
+    memory: MemoryReservation,
+}
+
+impl Execution {
+    /// Returns the output rows, aggregated by group number or, if there is not enough memory, by
+    /// DataFusion's own plan.
+    pub async fn run(self) -> Result<Batches> {
+        let baseline = BaselineMetrics::new(&self.metrics, 0);
+        match self.by_number(&baseline).await {
+            Ok(batches) => return Ok(batches),
+            Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
+        left.add(1);
+        let rows = fallback::execute(&self.engine, None, &self.engine.schema(), &self.context)?;
+        Ok(rows
+            .map_ok(move |batch| batch.record_output(&baseline))
+            .boxed())
+    }
+
+    async fn by_number(&self, baseline: &BaselineMetrics) -> Result<Batches> {
+        let Some(join) = self.join.downcast_ref::<ArrayLookupJoinExec>() else {
+            return internal_err!("the input of ArrayJoinAggregateExec is not a lookup join");
+        };
+        let build = join.build_groups(&self.context).await?;
+        let build_count = build.as_ref().map_or(1, |groups| groups.count + 1);
+        let count = self.program.probe_groups().checked_mul(build_count);
+        let Some(count) = count.filter(|count| *count <= MAX_GROUPS) else {
+            return resources_err!("there are more than {MAX_GROUPS} groups");
+        };
+        let partitions = self.join.output_partitioning().partition_count();
+        let job = Arc::new(Job {
+            join: Arc::clone(&self.join),
+            program: Arc::clone(&self.program),
+            build,
+            build_count,
+            count,
+            next: AtomicUsize::new(0),
+            context: Arc::clone(&self.context),
+        });
+        let mut workers = Vec::with_capacity(partitions);
+        for _ in 0..partitions.max(1) {
+            match Worker::try_new(&job) {
+                Ok(worker) => workers.push(worker),
+                // Fewer workers read the partitions one after another.
+                Err(_) if !workers.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let works = workers.into_iter().map(|worker| {
+            let elapsed = baseline.elapsed_compute().clone();
+            SpawnedTask::spawn(worker.work(Arc::clone(&job), elapsed))
+        });
+        let works: Vec<_> = works.collect();
+        let mut merged: Option<Worker> = None;
+        for work in works {
+            let worker = work.join().await;
+            let worker =
+                worker.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            match &mut merged {
+                Some(merged) => merged.merge(worker, job.count)?,
+                None => merged = Some(worker),
+            }
+        }
+        let Some(mut merged) = merged else {
+            return internal_err!("no worker was started");
+        };
+        let batch_size = self.context.session_config().batch_size().max(1);
+        let answer = merged.answer(&job)?;
+        let schema = self.engine.schema();
+        let rows = answer.rows;
+        let baseline = baseline.clone();
+        let starts = (0..rows).step_by(batch_size);
+        let batches = starts.map(move |start| {
+            let length = batch_size.min(rows - start);
+            let batch = answer.batch(&job, start, length, &schema)?;
+            let _reserved = &merged.memory;
+            Ok(batch.record_output(&baseline))
+        });
+        Ok(futures::stream::iter(batches).boxed())
+    }
+}
+
+impl Worker {
+    fn try_new(job: &Job) -> Result<Self> {
+        let program = &job.program;
+        let memory = MemoryConsumer::new("ArrayJoinAggregateExec");
+        let memory = memory.register(job.context.memory_pool());
+        let is_grouped = program.is_grouped();
+        let mut bytes = job.count;
+        for aggregate in &program.aggregates {
+            bytes += Accumulated::initial_bytes(&aggregate.function, is_grouped, job.count)?;
+        }
+        memory.try_grow(bytes)?;
+        let schema = job.join.schema();
+        let aggregates = program.aggregates.iter();
+        let accumulated = aggregates
+            .map(|aggregate| Accumulated::for_rows(aggregate, is_grouped, &schema, job.count));
+        Ok(Self {
+            accumulated: accumulated.collect::<Result<_>>()?,
+            present: vec![false; job.count],
+            memory,
+        })
+    }
+
+    /// Aggregates partitions of the join until none is left.
+    async fn work(mut self, job: Arc<Job>, elapsed: Time) -> Result<Self> {
+        let partitions = job.join.output_partitioning().partition_count();
+        let often = GROWTH.max(job.count);
+        let mut groups = Vec::new();
+        let mut rows = 0;
+        loop {
+            let partition = job.next.fetch_add(1, Ordering::Relaxed);
+            if partition >= partitions {
+                self.account_for()?;
+                return Ok(self);
+            }
+            let mut batches = job.join.execute(partition, Arc::clone(&job.context))?;
+            while let Some(batch) = batches.try_next().await? {
+                let timer = elapsed.timer();
+                rows += batch.num_rows();
+                self.add(&job, batch, &mut groups)?;
+                if rows >= often {
+                    rows = 0;
+                    self.account_for()?;
+                }
+                drop(timer);
+            }
+        }
+    }
+
+    /// Adds a batch of joined rows. `groups` is overwritten.
+    fn add(&mut self, job: &Job, mut batch: RecordBatch, groups: &mut Vec<usize>) -> Result<()> {
+        let program = &job.program;
+        if let Some(predicate) = &program.predicate {
+            batch = filter_record_batch(&batch, &mask(predicate, &batch)?)?;
+        }
+        let rows = batch.num_rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        groups.clear();
+        let mut numbers = batch.columns().iter().rev();
+        let of_build = match program.is_grouped_by_build {
+            true => numbers.next(),
+            false => None,
+        };
+        let of_probe = match program.probe.is_some() {
+            true => numbers.next(),
+            false => None,
+        };
+        match of_probe {
+            Some(of_probe) => {
+                let numbers = of_probe.as_primitive::<UInt32Type>().values().iter();
+                groups.extend(numbers.map(|number| *number as usize * job.build_count));
+            }
+            None => groups.resize(rows, 0),
+        }
+        if let Some(of_build) = of_build {
+            let of_build = of_build.as_primitive::<UInt32Type>();
+            let places = groups.iter_mut().zip(of_build.values()).enumerate();
+            for (row, (group, number)) in places {
+                let has_match = of_build.nulls().is_none_or(|nulls| nulls.is_valid(row));
+                *group += match has_match {
+                    true => *number as usize,
+                    false => job.build_count - 1,
+                };
+            }
+        }
+        for group in groups.iter() {
+            self.present[*group] = true;
+        }
+        for (aggregate, accumulated) in program.aggregates.iter().zip(&mut self.accumulated) {
+            let arguments = aggregate.arguments.iter();
+            let arguments = arguments.map(|argument| argument.evaluate(&batch)?.into_array(rows));
+            let arguments = arguments.collect::<Result<Vec<_>>>()?;
+            let wanted = aggregate.filter.as_ref();
+            let wanted = wanted.map(|filter| mask(filter, &batch)).transpose()?;
+            accumulated.update(&arguments, groups, wanted.as_ref(), job.count)?;
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, mut other: Self, count: usize) -> Result<()> {
+        for (one, other) in self.present.iter_mut().zip(&other.present) {
+            *one |= other;
+        }
+        // Accumulators that keep values are merged through a partial state.
+        let sizes = other.accumulated.iter().map(Accumulated::size);
+        self.memory.try_grow(sizes.sum())?;
+        for (one, other) in self.accumulated.iter_mut().zip(&mut other.accumulated) {
+            one.merge(&other.state()?, count)?;
+        }
+        drop(other);
+        self.account_for()
+    }
+
+    /// Adjusts the reservation to the current size of the accumulators.
+    fn account_for(&mut self) -> Result<()> {
+        let sizes = self.accumulated.iter().map(Accumulated::size);
+        let bytes = sizes.sum::<usize>().saturating_add(self.present.len());
+        self.memory.try_resize(bytes)
+    }
+
+    /// Returns the final values of the groups that have rows.
+    fn answer(&mut self, job: &Job) -> Result<Answer> {
+        let is_grouped = job.program.is_grouped();
+        let has_all = !is_grouped || self.present.iter().all(|is_present| *is_present);
+        let present = (!has_all).then(|| {
+            let groups = self.present.iter().enumerate();
+            let groups = groups.filter(|(_, is_present)| **is_present);
+            UInt32Array::from_iter_values(groups.map(|(group, _)| group as u32))
+        });
+        let mut values = Vec::with_capacity(self.accumulated.len());
+        for accumulated in &mut self.accumulated {
+            let all = accumulated.evaluate()?;
+            values.push(match &present {
+                Some(present) => take(&all, present, None)?,
+                None => all,
+            });
+        }
+        let rows = present.as_ref().map_or(job.count, UInt32Array::len);
+        let answer = Answer {
+            present,
+            values,
+            rows,
+        };
+        let arrays = answer.values.iter();
+        let bytes = arrays.map(|values| values.get_array_memory_size());
+        self.memory.try_resize(bytes.sum::<usize>() + 4 * rows)?;
+        self.accumulated.clear();
+        self.present.clear();
+        Ok(answer)
+    }
+}
+
+/// The results of all groups that have rows.
+struct Answer {
+    /// The groups that have rows; `None` for all.
+    present: Option<UInt32Array>,
+    /// The results of the aggregates.
+    values: Vec<ArrayRef>,
+    rows: usize,
+}
+
+impl Answer {
+    /// Builds a batch of output rows.
+    fn batch(
+        &self,
+        job: &Job,
+        start: usize,
+        length: usize,
+        schema: &SchemaRef,
+    ) -> Result<RecordBatch> {
+        let program = &job.program;
+        let group = |row: usize| match &self.present {
+            Some(present) => present.value(row) as usize,
+            None => row,
+        };
+        let groups = (start..start + length).map(group);
+        let mut of_probe = Vec::new();
+        if let Some(keys) = &program.probe {
+            let numbers = groups.clone().map(|group| (group / job.build_count) as u32);
+            of_probe = keys.values(&numbers.collect::<Vec<_>>())?;
+        }
+        let mut of_build = Vec::new();
+        if let Some(build) = &job.build {
+            let numbers = groups.map(|group| {
+                let number = group % job.build_count;
+                (number < build.count).then_some(number as u32)
+            });
+            let numbers = numbers.collect::<UInt32Array>();
+            let values = build.values.iter();
+            let values = values.map(|values| Ok(take(values, &numbers, None)?));
+            of_build = values.collect::<Result<Vec<_>>>()?;
+        }
+        let keys = program.groups.iter().map(|(side, number)| match side {
+            JoinSide::Left => Arc::clone(&of_build[*number]),
+            _ => Arc::clone(&of_probe[*number]),
+        });
+        let values = self.values.iter();
+        let columns = keys.chain(values.map(|values| values.slice(start, length)));
+        let columns = columns.zip(schema.fields()).map(|(column, field)| {
+            match column.data_type() == field.data_type() {
+                true => Ok(column),
+                // The data types differ in encoding only.
+                false => Ok(cast(&column, field.data_type())?),
+            }
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(length));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let schema = Arc::clone(schema);
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}

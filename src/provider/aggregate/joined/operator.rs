@@ -1,0 +1,186 @@
+//! The physical operator of aggregates over lookup joins.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::TryStreamExt;
+
+#[cfg(feature = "proto")]
+use {
+    crate::provider::codec::Operator, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
+use crate::provider::aggregate::joined::execution::Execution;
+use crate::provider::aggregate::joined::plan::JoinAggregation;
+use crate::provider::join::lookup::ArrayLookupJoinExec;
+
+/// Computes aggregates of the rows of a lookup join, grouped by expressions over dimensions of the
+/// array and over columns of the build side. No group is hashed.
+///
+/// EXPLAIN shows the aggregation above the join, whose output has group numbers in place of the
+/// grouping columns:
+///
+/// ```text
+/// ArrayJoinAggregateExec: gby=[time@0, name@2], aggr=[avg(t.value)]
+///   ArrayLookupJoinExec: ..., projection=[probe.value, probe.group_number, build.group_number]
+/// ```
+///
+/// The output is a single partition. The results of all groups are kept in memory. If the memory pool
+/// refuses, or if there are too many groups, DataFusion's own plan runs instead, which the metric
+/// `left_to_engine` counts.
+#[derive(Debug)]
+pub struct ArrayJoinAggregateExec {
+    join: Arc<dyn ExecutionPlan>,
+    program: Arc<JoinAggregation>,
+    /// DataFusion's own plan for the same rows. It is an alternative to this operator, not an
+    /// input, so it is not a child.
+    engine: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ArrayJoinAggregateExec {
+    pub(super) fn new(
+        join: ArrayLookupJoinExec,
+        program: JoinAggregation,
+        engine: Arc<dyn ExecutionPlan>,
+    ) -> Self {
+        Self::of(Arc::new(join), Arc::new(program), engine)
+    }
+
+    fn of(
+        join: Arc<dyn ExecutionPlan>,
+        program: Arc<JoinAggregation>,
+        engine: Arc<dyn ExecutionPlan>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(engine.schema()),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self {
+            join,
+            program,
+            engine,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// Returns the names of the aggregate functions.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        let aggregates = self.program.aggregates.iter();
+        aggregates.map(|aggregate| aggregate.function.fun().name())
+    }
+}
+
+impl DisplayAs for ArrayJoinAggregateExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let groups = self.program.expressions.iter();
+        let groups: Vec<_> = groups.map(|expr| expr.to_string()).collect();
+        let aggregates = self.program.aggregates.iter();
+        let aggregates: Vec<_> = aggregates.map(|one| one.function.name()).collect();
+        let mut parts = vec![
+            format!("gby=[{}]", groups.join(", ")),
+            format!("aggr=[{}]", aggregates.join(", ")),
+        ];
+        if let Some(predicate) = &self.program.predicate {
+            parts.push(format!("predicate={predicate}"));
+        }
+        match t {
+            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "ArrayJoinAggregateExec: {}", parts.join(", "))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for ArrayJoinAggregateExec {
+    fn name(&self) -> &'static str {
+        "ArrayJoinAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.join]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let program = &self.program;
+        let aggregates = program.aggregates.iter();
+        let expressions = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
+        for expr in expressions.chain(&program.predicate) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([join]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
+            return internal_err!("ArrayJoinAggregateExec has one child");
+        };
+        let (program, engine) = (Arc::clone(&self.program), Arc::clone(&self.engine));
+        Ok(Arc::new(Self::of(join, program, engine)))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("ArrayJoinAggregateExec has no partition {partition}");
+        }
+        let execution = Execution {
+            join: Arc::clone(&self.join),
+            program: Arc::clone(&self.program),
+            engine: Arc::clone(&self.engine),
+            metrics: self.metrics.clone(),
+            context,
+        };
+        let batches = futures::stream::once(execution.run()).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let inputs = context.encode_children([&self.engine])?;
+        Operator::JoinAggregate {}.encode(inputs).map(Some)
+    }
+}

@@ -1,0 +1,134 @@
+//! The plan of an aggregation over a lookup join.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::utils::ColumnIndex;
+
+use crate::provider::aggregate::joined::operator::ArrayJoinAggregateExec;
+use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
+use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::join::lookup::grouped::GroupKeys;
+use crate::provider::join::lookup::keys::ProbeKeys;
+use crate::provider::join::zip::columns_in;
+use crate::provider::plans::below::{InlinedInput, replace_columns};
+
+/// The plan of an aggregation over a lookup join.
+#[derive(Debug)]
+pub(in crate::provider) struct JoinAggregation {
+    /// For each grouping expression, its side of the join, and its ordinal among the grouping
+    /// expressions of that side.
+    pub groups: Vec<(JoinSide, usize)>,
+    /// The grouping expressions over dimensions of the probe side; `None` if there are none.
+    pub probe: Option<ProbeKeys>,
+    /// `true` if there are grouping expressions over the build side.
+    pub is_grouped_by_build: bool,
+    /// The aggregates, over the columns of the join.
+    pub aggregates: Vec<Aggregate>,
+    /// The predicate that joined rows have to satisfy.
+    pub predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// The grouping expressions, for EXPLAIN.
+    pub expressions: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl JoinAggregation {
+    /// Returns `true` if there are grouping expressions.
+    pub fn is_grouped(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// Returns an upper bound on the number of groups of the probe side.
+    pub fn probe_groups(&self) -> usize {
+        self.probe.as_ref().map_or(1, |keys| keys.count)
+    }
+}
+
+/// Returns the operator that computes the aggregation `first`, whose input is a lookup join with
+/// filters and projections, and produces the output of `plan`. `None` if a grouping expression uses
+/// attributes of the array or both sides of the join, or if rows of the build side without a match
+/// are output.
+pub(in crate::provider) fn operator(
+    plan: &Arc<dyn ExecutionPlan>,
+    first: &AggregateExec,
+    config: &ConfigOptions,
+) -> Result<Option<ArrayJoinAggregateExec>> {
+    let Some(below) = InlinedInput::of(first.input())? else {
+        return Ok(None);
+    };
+    let Some(join) = below.node.downcast_ref::<ArrayLookupJoinExec>() else {
+        return Ok(None);
+    };
+    let Some(aggregation) = Aggregation::of(first) else {
+        return Ok(None);
+    };
+    let takes = matches!(
+        join.join_type(),
+        JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
+    );
+    if !takes {
+        return Ok(None);
+    }
+    let aggregation = aggregation.over(&below)?;
+    let columns = join.output_columns();
+    let (mut probe, mut build, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+    for expr in &aggregation.groups {
+        let used = columns_in(std::iter::once(expr));
+        let Some(side) = used.first().map(|column| columns[*column].side) else {
+            return Ok(None);
+        };
+        if used.iter().any(|column| columns[*column].side != side) {
+            return Ok(None);
+        }
+        let of_side = match side {
+            JoinSide::Left => &mut build,
+            _ => &mut probe,
+        };
+        groups.push((side, of_side.len()));
+        let schema = join.children()[usize::from(side != JoinSide::Left)].schema();
+        of_side.push(replace_columns(expr, &|number| {
+            let index = columns.get(number)?.index;
+            Some(Arc::new(Column::new(schema.field(index).name(), index)))
+        })?);
+    }
+    let probe = match probe.is_empty() {
+        true => None,
+        false => match join.probe_groups(&probe)? {
+            None => return Ok(None),
+            some => some,
+        },
+    };
+
+    let others = Aggregation {
+        groups: Vec::new(),
+        ..aggregation.clone()
+    };
+    let needed = columns_in(others.expressions());
+    let output: Vec<ColumnIndex> = needed.iter().map(|n| columns[*n].clone()).collect();
+    let keys = GroupKeys { probe, build };
+    let Some(join_with_groups) = join.with_groups(output, &keys, config)? else {
+        return Ok(None);
+    };
+    let schema: SchemaRef = join_with_groups.schema();
+    let renumbered = others.map(|expr| {
+        replace_columns(expr, &|number| {
+            let place = needed.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(schema.field(place).name(), place)))
+        })
+    })?;
+    let program = JoinAggregation {
+        groups,
+        is_grouped_by_build: !keys.build.is_empty(),
+        probe: keys.probe,
+        aggregates: renumbered.aggregates,
+        predicate: conjunction_opt(renumbered.conjuncts),
+        expressions: aggregation.groups,
+    };
+    let operator = ArrayJoinAggregateExec::new(join_with_groups, program, Arc::clone(plan));
+    Ok(Some(operator))
+}

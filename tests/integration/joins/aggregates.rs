@@ -1,0 +1,172 @@
+//! Aggregates of the rows of lookup joins: which of them are grouped by number, and that the answers
+//! equal DataFusion's.
+
+use datafusion::prelude::SessionContext;
+use tet_sql::ArrayOptions;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+
+use crate::cells;
+use crate::support::sql::{rows, run, sample};
+
+/// `a` over time, lat and lon; `flat` without time.
+fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
+    let names = ["time", "lat", "lon"];
+    vec![
+        (
+            DatasetSpec::new("a", Dtype::F32, &[6, 5, 7], &[4, 2, 3]).with_dim_names(names),
+            cells!((0..210).map(|n| if n % 17 == 3 {
+                f32::NAN
+            } else {
+                (n % 23) as f32
+            })),
+        ),
+        (
+            DatasetSpec::new("flat", Dtype::F32, &[5, 7], &[2, 4]).with_dim_names(["lat", "lon"]),
+            cells!((0..35).map(|n| n as f32 / 2.0)),
+        ),
+    ]
+}
+
+/// Zones of latitudes: one latitude is in two zones, one in none, and two rows match nothing.
+const ZONES: &str = "(VALUES (0, 'south', 2.0), (1, 'south', 0.5), (2, 'middle', 1.0), (2, NULL, 3.0), \
+                     (4, 'north', NULL), (9, 'none', 1.0), (NULL, 'none', 1.0)) z(lat, zone, weight)";
+
+/// Returns the rows of a query, sorted, by group numbers and by DataFusion.
+async fn both(ctx: &SessionContext, sql: &str) -> [Vec<String>; 2] {
+    let mut answers = [const { Vec::new() }; 2];
+    for (answer, is_on) in answers.iter_mut().zip([true, false]) {
+        rows(ctx, &format!("SET tet.array_aggregates = {is_on}")).await;
+        *answer = rows(ctx, sql).await;
+        answer.sort();
+    }
+    rows(ctx, "SET tet.array_aggregates = true").await;
+    answers
+}
+
+#[tokio::test]
+async fn groups_are_numbered() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    let zones = format!("a JOIN {ZONES} USING (lat)");
+    let outer = format!("a LEFT JOIN {ZONES} ON a.lat = z.lat");
+    let climatology =
+        "a JOIN (SELECT lat, lon, avg(value) AS mean FROM a GROUP BY lat, lon) c USING (lat, lon)";
+    for batch_size in [8192, 5] {
+        rows(
+            &ctx,
+            &format!("SET datafusion.execution.batch_size = {batch_size}"),
+        )
+        .await;
+        for (select, from, groups, is_taken) in [
+            (
+                "max(abs(value - mean)), avg(value - mean)",
+                climatology,
+                "time",
+                true,
+            ),
+            ("count(*), sum(value), min(mean)", climatology, "", true),
+            (
+                "count(value), round(sum(value * weight), 3), max(lon)",
+                &zones,
+                "zone",
+                true,
+            ),
+            (
+                "count(*), avg(value)",
+                &zones,
+                "time % 2, zone, weight",
+                true,
+            ),
+            ("count(*), min(zone)", &zones, "lon, lat", true),
+            ("count(DISTINCT value), median(value)", &zones, "zone", true),
+            (
+                "sum(value) FILTER (WHERE value > weight), count(*)",
+                &zones,
+                "time, zone",
+                true,
+            ),
+            (
+                "count(*), count(zone), sum(value)",
+                &outer,
+                "zone, a.lat",
+                true,
+            ),
+            ("count(*), sum(weight)", &outer, "time + lon", true),
+            (
+                "count(*), max(value)",
+                &format!("a LEFT SEMI JOIN {ZONES} ON a.lat = z.lat"),
+                "lon",
+                true,
+            ),
+            (
+                "count(*), max(value)",
+                &format!("a LEFT ANTI JOIN {ZONES} ON a.lat = z.lat"),
+                "lon",
+                true,
+            ),
+            (
+                "count(*), max(a.value)",
+                "a JOIN flat USING (lat, lon)",
+                "flat.value > 8, time",
+                true,
+            ),
+            (
+                "count(*)",
+                &format!("{zones} WHERE value > 4 * weight"),
+                "zone, time",
+                true,
+            ),
+            (
+                "count(*), sum(value)",
+                &format!("{zones} WHERE lat = 9"),
+                "",
+                true,
+            ),
+            // Expressions over both sides or over attributes of the array, and rows of the build
+            // side without a match.
+            ("count(*)", &zones, "time + weight", false),
+            ("count(*)", &zones, "value", false),
+            (
+                "count(*)",
+                &format!("a FULL JOIN {ZONES} ON a.lat = z.lat"),
+                "zone",
+                false,
+            ),
+        ] {
+            let by = if groups.is_empty() { "" } else { " GROUP BY " };
+            let keys = if groups.is_empty() {
+                String::new()
+            } else {
+                format!("{groups}, ")
+            };
+            let sql = format!("SELECT {keys}{select} FROM {from}{by}{groups}");
+            let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}"))
+                .await
+                .concat();
+            assert_eq!(
+                plan.contains("ArrayJoinAggregateExec"),
+                is_taken,
+                "{sql}\n{plan}"
+            );
+            let [answer, expected] = both(&ctx, &sql).await;
+            assert!(!expected.is_empty(), "{sql}");
+            assert_eq!(answer, expected, "{sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn too_little_memory_leaves_the_groups_to_datafusion() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    let sql = "SELECT a.time, a.lat, a.lon, k, count(*), sum(value), max(value) \
+               FROM a JOIN (SELECT lat, time * 10 + lon AS k FROM a) b ON a.lat = b.lat GROUP BY ALL";
+    let all = run(&ctx, sql).await;
+    assert_eq!(all.metric("left_to_engine"), 0);
+    rows(&ctx, "SET datafusion.runtime.memory_limit = '1M'").await;
+    let left = run(&ctx, sql).await;
+    assert_eq!(left.metric("left_to_engine"), 1);
+    let sorted = |mut rows: Vec<String>| {
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(left.rows), sorted(all.rows));
+}
