@@ -153,3 +153,43 @@ async fn groups_fail_only_where_there_are_rows() {
     let message = error(&ctx, failing).await;
     assert!(message.contains("Date32"), "{message}");
 }
+
+/// Parts of expressions that use one dimension are evaluated on its coordinates, unless they fail on
+/// coordinates without rows, or are null.
+#[tokio::test]
+async fn expressions_over_one_dimension_among_others() {
+    let spec = |name: &str| {
+        let lat = (0..4).map(|lat| (lat - 1).to_string());
+        DatasetSpec::new(name, Dtype::F32, &[3, 4, 2], &[2, 3, 2])
+            .with_dim_names(["time", "lat", "lon"])
+            .with_labels("lat", lat)
+    };
+    let numbers = (0..24).map(|n| n as f32);
+    let (_folder, _, ctx) = sample(&[(spec("v"), cells!(numbers))], ArrayOptions::new()).await;
+    for (argument, filter) in [
+        ("value * cos(lat) + sin(lat)", ""),
+        (
+            "value * cos(lat) + cos(lat) * time % 2",
+            "WHERE value * (lat + 2) > time",
+        ),
+        ("CASE WHEN lat <> 0 THEN value / (6 / lat) END", ""),
+        ("value / (6 / lat)", "WHERE value % 8 > 3 AND lat <> 0"),
+        ("value * nullif(lat, 0)", ""),
+        (
+            "value * coalesce(nullif(lat, 0), 7)",
+            "WHERE lon = 1 AND value > 3",
+        ),
+    ] {
+        let sql = format!(
+            "SELECT time, round(sum({argument}), 4), max({argument}) FILTER (WHERE value > lat * 3) \
+             FROM v {filter} GROUP BY time ORDER BY time"
+        );
+        let answer = rows(&ctx, &sql).await;
+        rows(&ctx, "SET tet.array_aggregates = false").await;
+        assert_eq!(answer, rows(&ctx, &sql).await, "{sql}");
+        rows(&ctx, "SET tet.array_aggregates = true").await;
+        assert_eq!(answer.len(), 3, "{sql}");
+    }
+    let message = error(&ctx, "SELECT sum(value / (6 / lat)) FROM v").await;
+    assert!(message.contains("Divide by zero"), "{message}");
+}

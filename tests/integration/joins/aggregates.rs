@@ -117,7 +117,7 @@ async fn groups_are_numbered() {
             ),
             (
                 "count(*), sum(value)",
-                &format!("{zones} WHERE lat = 9"),
+                &format!("a JOIN {ZONES} ON a.lat = z.lat AND a.value > 50 * z.weight"),
                 "",
                 true,
             ),

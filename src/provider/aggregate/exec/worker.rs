@@ -3,21 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::Schema;
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::exec::chunk_statistics::known;
 use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::aggregate::exec::partial_states::PartialState;
-use crate::provider::aggregate::plan::aggregation::Aggregate;
-use crate::provider::planning::mask::mask;
+use crate::provider::aggregate::exec::row_evaluation::{RowEvaluation, RowsOfChunk};
 use crate::provider::planning::pruning::Pruner;
 use crate::provider::scan::in_flight::{InFlight, PendingBlock};
 use crate::provider::scan::metrics::ScanMetrics;
@@ -330,7 +324,7 @@ impl Worker {
     fn add(&mut self, batch: &Batch) -> Result<bool> {
         let job = &self.job;
         let part = &job.parts[batch.part];
-        if self.rows.next == 0 && !part.reductions.is_empty() {
+        if self.rows.is_at_start() && !part.reductions.is_empty() {
             let layout = batch.places.layout(None);
             let restrictions = 0..job.program.restrictions.len();
             let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
@@ -367,132 +361,13 @@ impl Worker {
             return internal_err!("row-by-row evaluation needs batches of a single chunk");
         };
         let reader = self.readers.first_mut();
-        self.rows.add(job, batch, window, reader, &mut self.found)
-    }
-}
-
-/// The state of row-by-row evaluation.
-struct RowEvaluation {
-    batch_size: usize,
-    /// The number of rows added since the accumulators were last asked for their size.
-    added: u64,
-    /// The schema of the columns that are needed.
-    schema: Arc<Schema>,
-    predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// The aggregates that DataFusion's accumulators compute, over the columns of `schema`.
-    aggregates: Vec<Aggregate>,
-    /// The selected cells of the current chunk. `next` is the next row among them.
-    cells: Option<Cells>,
-    next: u64,
-    groups: Vec<usize>,
-}
-
-impl RowEvaluation {
-    fn try_new(job: &Job, batch_size: usize) -> Result<Self> {
-        let schema = Arc::new(job.schema.project(&job.program.row_columns)?);
-        let bind = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
-        let aggregates = job.program.by_row().map(|aggregate| {
-            let arguments = aggregate.arguments.iter().map(bind);
-            let filter = aggregate.filter.as_ref().map(bind);
-            Ok(Aggregate {
-                function: Arc::clone(&aggregate.function),
-                arguments: arguments.collect::<Result<_>>()?,
-                filter: filter.transpose()?,
-            })
-        });
-        Ok(Self {
-            batch_size,
-            added: 0,
-            predicate: job.program.predicate.as_ref().map(bind).transpose()?,
-            aggregates: aggregates.collect::<Result<_>>()?,
-            cells: None,
-            next: 0,
-            groups: Vec::new(),
-            schema,
-        })
-    }
-
-    /// Adds the next rows of a chunk. Returns `true` after the last row.
-    fn add(
-        &mut self,
-        job: &Job,
-        batch: &Batch,
-        window: &Window,
-        reader: Option<&mut Box<dyn WindowReader>>,
-        found: &mut PartialState,
-    ) -> Result<bool> {
-        let part = &job.parts[batch.part].part;
-        let cells = self
-            .cells
-            .get_or_insert_with(|| Cells::new(window, &part.selection));
-        let end = cells.rows().min(self.next + self.batch_size as u64);
-        let rows = self.next..end;
-        let count = (rows.end - rows.start) as usize;
-        let mut values = Vec::new();
-        if let Some(reader) = reader {
-            let mut runs = Vec::new();
-            cells.runs(rows.clone(), &mut runs);
-            values = reader.read(&runs)?;
-        }
-        let axes = part.grid.axes();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(job.program.row_columns.len());
-        for column in &job.program.row_columns {
-            let attribute = column.checked_sub(axes.len());
-            let attribute =
-                attribute.and_then(|a| job.program.attributes.iter().position(|b| *b == a));
-            columns.push(match (axes.get(*column), attribute, &part.file) {
-                (Some(axis), ..) => {
-                    cells.coordinates(*column, axis.coordinates()?, rows.clone())?
-                }
-                (None, Some(attribute), _) => Arc::clone(&values[attribute]),
-                (None, None, Some(file)) => {
-                    ScalarValue::try_from_array(file, 0)?.to_array_of_size(count)?
-                }
-                (None, None, None) => return internal_err!("column {column} is not read"),
-            });
-        }
-        self.groups.clear();
-        self.groups.resize(count, batch.places.base);
-        for (axis, groups) in batch.places.axes.iter().enumerate() {
-            if let Some(terms) = &groups.terms {
-                cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
-            }
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let schema = Arc::clone(&self.schema);
-        let mut some = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        if let Some(predicate) = &self.predicate {
-            let mask = mask(predicate, &some)?;
-            some = filter_record_batch(&some, &mask)?;
-            let mut kept = mask.values().iter();
-            self.groups.retain(|_| kept.next().unwrap_or(false));
-        }
-        if let Some(rows) = &mut found.rows {
-            self.groups.iter().for_each(|group| rows[*group] += 1);
-        }
-        self.added += some.num_rows() as u64;
-        if some.num_rows() > 0 {
-            let total = job.groups.count();
-            for (aggregate, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
-                let arguments = aggregate
-                    .arguments
-                    .iter()
-                    .map(|argument| argument.evaluate(&some)?.into_array(some.num_rows()));
-                let arguments = arguments.collect::<Result<Vec<_>>>()?;
-                let filter = aggregate
-                    .filter
-                    .as_ref()
-                    .map(|filter| mask(filter, &some))
-                    .transpose()?;
-                accumulated.update(&arguments, &self.groups, filter.as_ref(), total)?;
-            }
-        }
-        self.next = end;
-        if end < cells.rows() {
-            return Ok(false);
-        }
-        self.next = 0;
-        self.cells = None;
-        Ok(true)
+        let places = &batch.places;
+        let chunk = RowsOfChunk {
+            part: batch.part,
+            window,
+            base: places.base,
+            axes: &places.axes,
+        };
+        self.rows.add(job, &chunk, reader, &mut self.found)
     }
 }

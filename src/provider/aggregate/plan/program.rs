@@ -78,8 +78,6 @@ pub(crate) struct Program {
     pub group_columns: Vec<usize>,
     /// The number of dimensions, which are the first columns.
     pub dimensions: usize,
-    /// The columns that are needed row by row.
-    pub row_columns: Vec<usize>,
     /// The attributes to read.
     pub attributes: Vec<usize>,
     /// The conjuncts of the predicate that are solved on the axes.
@@ -154,7 +152,6 @@ impl Program {
         let mut program = Self {
             group_columns,
             dimensions,
-            row_columns: Vec::new(),
             attributes: Vec::new(),
             on_axes,
             reductions: Vec::new(),
@@ -183,14 +180,11 @@ impl Program {
         if program.outputs.contains(&Output::RowByRow) {
             program.predicate = predicate;
         }
-        let row_columns = program.row_expressions().flat_map(collect_columns);
-        let row_columns: BTreeSet<usize> = row_columns.map(|column| column.index()).collect();
-        let values = row_columns.iter().copied();
-        let attributes = values
-            .filter_map(|column| columns.attribute(column))
+        let by_row = program.row_expressions().flat_map(collect_columns);
+        let attributes = by_row
+            .filter_map(|column| columns.attribute(column.index()))
             .chain(program.reductions.iter().map(|plan| plan.attribute))
             .collect::<BTreeSet<usize>>();
-        program.row_columns = row_columns.into_iter().collect();
         program.attributes = attributes.into_iter().collect();
         Some(program)
     }
