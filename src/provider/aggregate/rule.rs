@@ -19,6 +19,7 @@ use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::{MAX_GROUPS, never_fail};
 use crate::provider::aggregate::plan::program::Presence;
 use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::plans::below::{InlinedInput, below_exchange};
 
 /// The maximum number of groups per selected cell. Above it most groups are empty, and DataFusion's
@@ -52,16 +53,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
         if !ArraySettings::is_on(config, |settings| settings.array_aggregates) {
             return Ok(plan);
         }
-        let replaced = plan.transform_down(|plan| {
-            let Some(node) = plan.downcast_ref::<AggregateExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            match replace(&plan, node, config)? {
-                Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
-                None => Ok(Transformed::no(plan)),
-            }
-        })?;
-        Ok(replaced.data)
+        replace_all(plan, config)
     }
 
     fn name(&self) -> &str {
@@ -71,6 +63,23 @@ impl PhysicalOptimizerRule for ArrayAggregates {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Replaces all aggregations of a plan that can be computed in array space.
+fn replace_all(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = plan.transform_down(|plan| {
+        let Some(node) = plan.downcast_ref::<AggregateExec>() else {
+            return Ok(Transformed::no(plan));
+        };
+        match replace(&plan, node, config)? {
+            Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
+            None => Ok(Transformed::no(plan)),
+        }
+    })?;
+    Ok(replaced.data)
 }
 
 /// Returns the replacement of an aggregation; `None` if it has to stay. `plan` and `node` are the
@@ -85,9 +94,13 @@ fn replace(
     }
     let whole: Arc<dyn ExecutionPlan> = match operator(plan, Stage::Whole)? {
         Some(operator) => Arc::new(operator),
-        None => match over_join(plan, config)? {
-            Some(operator) => Arc::new(operator),
+        None => match below_join(plan, node, config)? {
             None => return Ok(None),
+            Some(plan) => match over_join(&plan, config)? {
+                Some(operator) => Arc::new(operator),
+                // The aggregations below the join are replaced, in any case.
+                None => return Ok(Some(plan)),
+            },
         },
     };
     let whole = in_order(whole, node)?;
@@ -125,6 +138,26 @@ fn first_stage(node: &AggregateExec, stage: Stage) -> Option<&AggregateExec> {
         | (Stage::Partial, AggregateMode::Partial) => Some(node),
         _ => None,
     }
+}
+
+/// Returns an aggregation over a lookup join with the aggregations below the join replaced; `None` if
+/// its input is not a lookup join.
+fn below_join(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &AggregateExec,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(first) = first_stage(node, Stage::Whole) else {
+        return Ok(None);
+    };
+    let Some(below) = InlinedInput::of(first.input())? else {
+        return Ok(None);
+    };
+    if !below.node.is::<ArrayLookupJoinExec>() {
+        return Ok(None);
+    }
+    let join = replace_all(Arc::clone(&below.node), config)?;
+    with_input(plan, &below.node, &join).map(Some)
 }
 
 /// Returns the operator that computes the aggregation `plan` over a lookup join; `None` if there is

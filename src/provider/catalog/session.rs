@@ -199,7 +199,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         ctx.register_udaf(function);
     }
     let own = functions::scalars().into_iter();
-    for function in own.chain(functions::of_times()) {
+    for function in own.chain(functions::replacements()) {
         ctx.register_udf(function);
     }
     for function in bounded(ctx.state().scalar_functions(), &memory) {

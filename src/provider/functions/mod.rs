@@ -25,6 +25,7 @@ pub mod completed_times;
 pub mod date_fields;
 pub mod extreme_argument;
 pub mod extremes;
+pub mod fast_power;
 pub mod haversine;
 pub mod histogram;
 pub mod memory;
@@ -37,6 +38,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::Extreme;
+use crate::provider::functions::fast_power::FastPower;
 use crate::provider::functions::haversine::Haversine;
 use crate::provider::functions::histogram::Histogram;
 use crate::provider::functions::memory::SessionMemory;
@@ -67,7 +69,12 @@ pub fn scalars() -> Vec<ScalarUDF> {
     own.into_iter().chain(date_fields::all()).collect()
 }
 
-/// Returns `date_trunc` and `date_bin` for times outside the range of nanoseconds.
-pub fn of_times() -> [ScalarUDF; 2] {
-    [WideTimes::date_trunc().into(), WideTimes::date_bin().into()]
+/// Returns the functions that replace DataFusion's of the same name: `date_trunc` and `date_bin` for
+/// times outside the range of nanoseconds, and a faster `power`.
+pub fn replacements() -> [ScalarUDF; 3] {
+    [
+        WideTimes::date_trunc().into(),
+        WideTimes::date_bin().into(),
+        FastPower::new().into(),
+    ]
 }

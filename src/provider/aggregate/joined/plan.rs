@@ -9,7 +9,6 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::joins::utils::ColumnIndex;
 
 use crate::provider::aggregate::joined::operator::ArrayJoinAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
@@ -90,11 +89,7 @@ pub(in crate::provider) fn operator(
             _ => &mut probe,
         };
         groups.push((side, of_side.len()));
-        let schema = join.children()[usize::from(side != JoinSide::Left)].schema();
-        of_side.push(replace_columns(expr, &|number| {
-            let index = columns.get(number)?.index;
-            Some(Arc::new(Column::new(schema.field(index).name(), index)))
-        })?);
+        of_side.push(Arc::clone(expr));
     }
     let probe = match probe.is_empty() {
         true => None,
@@ -109,9 +104,17 @@ pub(in crate::provider) fn operator(
         ..aggregation.clone()
     };
     let needed = columns_in(others.expressions());
-    let output: Vec<ColumnIndex> = needed.iter().map(|n| columns[*n].clone()).collect();
+    let build_schema = join.children()[0].schema();
+    let build = build.iter().map(|expr| {
+        replace_columns(expr, &|number| {
+            let index = columns.get(number)?.index;
+            let name = build_schema.field(index).name();
+            Some(Arc::new(Column::new(name, index)))
+        })
+    });
+    let build = build.collect::<Result<Vec<_>>>()?;
     let keys = GroupKeys { probe, build };
-    let Some(join_with_groups) = join.with_groups(output, &keys, config)? else {
+    let Some(join_with_groups) = join.with_groups(&needed, &keys, config)? else {
         return Ok(None);
     };
     let schema: SchemaRef = join_with_groups.schema();

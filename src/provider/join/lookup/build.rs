@@ -92,7 +92,7 @@ impl BuildSide {
         let schema = input.schema();
         let mut batches = Vec::new();
         while let Some(batch) = input.try_next().await? {
-            memory.try_grow(batch.get_array_memory_size())?;
+            memory.try_grow(bytes_of(&batch))?;
             batches.push(batch);
         }
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
@@ -126,7 +126,7 @@ impl BuildSide {
             tokio::task::yield_now().await;
         }
         // The batches and their concatenation exist at the same time.
-        let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let bytes = batches.iter().map(bytes_of).sum();
         memory.try_grow(bytes)?;
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
@@ -230,6 +230,17 @@ impl BuildSide {
             None,
         )
     }
+}
+
+/// Returns the size of a batch in bytes. Batches are often slices of the same arrays.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let columns = batch.columns().iter();
+    // The size of some nested arrays is unknown.
+    let bytes = columns.map(|column| {
+        let size = column.to_data().get_slice_memory_size();
+        size.unwrap_or_else(|_| column.get_array_memory_size())
+    });
+    bytes.sum()
 }
 
 /// Returns one bit per row number, which is set unless the row number is [`NO_ROW`].

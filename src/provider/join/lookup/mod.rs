@@ -19,6 +19,10 @@
 //! [`ArrayLookupJoinExec`] then finds the matches of a row of the array by its key index.
 
 pub(crate) mod build;
+#[allow(dead_code)]
+mod dense;
+#[allow(dead_code)]
+mod extension;
 pub(in crate::provider) mod grouped;
 pub(crate) mod key_index_grid;
 pub(in crate::provider) mod keys;

@@ -18,7 +18,7 @@ use crate::provider::join::lookup::build::{BuildSide, is_row};
 use crate::provider::planning::mask::mask;
 
 /// The output of a lookup join.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct JoinOutput {
     /// The kind of join.
     pub join_type: JoinType,
