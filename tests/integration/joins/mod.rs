@@ -1,6 +1,7 @@
 //! Joins of arrays in array space, joins of tables that share column names, and joins with tables of
 //! unknown size.
 
+mod conditions;
 mod generated;
 mod lookup;
 mod same_names;

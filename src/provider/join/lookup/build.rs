@@ -8,8 +8,8 @@ use std::sync::atomic::{self, AtomicU64, AtomicUsize};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, concat_batches};
-use arrow::datatypes::{Schema, UInt32Type};
-use datafusion::common::{Result, ScalarValue, resources_datafusion_err};
+use arrow::datatypes::{DataType, Schema, UInt32Type};
+use datafusion::common::{Result, ScalarValue, internal_err, resources_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::Operator;
@@ -17,7 +17,11 @@ use datafusion::physical_expr::expressions::{binary, in_list, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use futures::TryStreamExt;
 
+use crate::provider::join::lookup::boxes::Boxes;
+use crate::provider::join::lookup::conditions::Conditions;
 use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
+use crate::provider::join::lookup::run_matches::{Line, RunMatches};
+use crate::provider::join::lookup::runs::Runs;
 use crate::provider::planning::axis_bounds::fold;
 use crate::provider::planning::value_set::is_float_zero;
 
@@ -28,6 +32,8 @@ const DENSE: usize = 1 << 20;
 const SPARSE: usize = 16;
 /// The maximum number of values of a key that a predicate lists.
 const MAX_LISTED: usize = 1000;
+/// The maximum number of pairs of key indices and rows in a table made of runs.
+const MAX_LISTED_PAIRS: u64 = 1 << 24;
 /// The row number of a key index without a row.
 const NO_ROW: u32 = u32::MAX;
 
@@ -45,8 +51,29 @@ pub(super) struct BuildSide {
     /// The bounds of the keys of all rows; `None` if there are no rows, or if the input has key
     /// indices instead of keys.
     pub bounds: Option<KeyBounds>,
+    /// Boxes that cover the matches of conditions.
+    boxes: Option<Boxes>,
     /// Accounts for the memory of `rows`, `matches` and `matched`.
     _memory: MemoryReservation,
+}
+
+/// Finds the matches of the build side's rows.
+#[derive(Debug)]
+pub(super) enum Matching {
+    /// By join keys of both sides.
+    Keys(ProbeKeys, BuildKeys),
+    /// By conditions over the dimensions of the probe side and the columns of the build side.
+    Conditions(Conditions),
+}
+
+impl Matching {
+    /// Returns the number of key indices.
+    pub fn key_indices(&self) -> usize {
+        match self {
+            Self::Keys(keys, _) => keys.count,
+            Self::Conditions(conditions) => conditions.count as usize,
+        }
+    }
 }
 
 /// The source of the build side's keys.
@@ -68,18 +95,19 @@ enum Matches {
     /// Few rows for many key indices: the key indices of the rows, ascending, and the row numbers
     /// in the same order.
     Sparse { keys: Vec<u32>, rows: Vec<u32> },
+    /// Runs of key indices for each row.
+    Runs(RunMatches),
 }
 
 impl BuildSide {
-    /// Collects the rows of a stream, and finds the key index of each row.
+    /// Collects the rows of a stream, and finds the key indices that match each row.
     ///
     /// # Errors
-    /// Returns an error if the stream or a key fails, if the memory pool has no space, or if there
-    /// are 2^32 - 1 or more rows.
+    /// Returns an error if the stream, a key or a condition fails, if the memory pool has no space,
+    /// or if there are 2^32 - 1 or more rows.
     pub async fn collect(
         mut input: SendableRecordBatchStream,
-        keys: &BuildKeys,
-        probe: &ProbeKeys,
+        matching: &Matching,
         tracks_matches: bool,
         partitions: usize,
         memory: MemoryReservation,
@@ -97,28 +125,20 @@ impl BuildSide {
                 NO_ROW - 1
             ));
         }
-        // A key index and a row number per row, and up to two tables over all key indices.
-        let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
-        memory.try_grow(most)?;
-        let mut indices = Vec::with_capacity(rows);
-        let mut bounds = None;
-        for batch in &batches {
-            match keys {
-                BuildKeys::KeyIndex(column) => {
-                    let column = batch.column(*column).as_primitive::<UInt32Type>();
-                    indices.extend_from_slice(column.values());
-                }
-                BuildKeys::Expressions(keys) => {
-                    let values = keys.iter();
-                    let values =
-                        values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
-                    let values = values.collect::<Result<Vec<ArrayRef>>>()?;
-                    indices.extend(probe.indices(&values, batch.num_rows())?);
-                    let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
-                    bounds.update(&values)?;
-                }
+        let (mut known, mut bounds, mut boxes) = (None, None, None);
+        if let Matching::Keys(probe, keys) = matching {
+            // A key index and a row number per row, and up to two tables over all key indices.
+            let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
+            memory.try_grow(most)?;
+            let mut keyed = KeyedRows::default();
+            keyed.indices.reserve_exact(rows);
+            for batch in &batches {
+                keyed.add(batch, probe, keys)?;
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
+            let matches = Matches::new(&keyed.indices, probe.count);
+            memory.shrink(most.saturating_sub(matches.bytes()));
+            (known, bounds) = (Some(matches), keyed.bounds);
         }
         // The batches and their concatenation exist at the same time.
         let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
@@ -126,9 +146,22 @@ impl BuildSide {
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
         memory.shrink(bytes);
-        let matches = Matches::new(&indices, probe.count);
-        drop(indices);
-        memory.shrink(most.saturating_sub(matches.bytes()));
+        if let Matching::Conditions(conditions) = matching {
+            let sets = conditions.sets.iter();
+            let solved = sets.map(|_| Runs::new(rows, &memory));
+            let mut solved = solved.collect::<Result<Vec<_>>>()?;
+            let step = conditions.rows_at_a_time();
+            for start in (0..rows).step_by(step) {
+                conditions.solve(&all.slice(start, step.min(rows - start)), &mut solved)?;
+                tokio::task::yield_now().await;
+            }
+            boxes = Some(Boxes::new(conditions, &solved));
+            let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;
+            known = Some(Matches::of_runs(runs, conditions.count, &memory));
+        }
+        let Some(matches) = known else {
+            return internal_err!("a lookup join has neither keys nor conditions");
+        };
         let words = if tracks_matches { rows.div_ceil(64) } else { 0 };
         memory.try_grow(words * size_of::<u64>())?;
         Ok(Self {
@@ -137,8 +170,26 @@ impl BuildSide {
             matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
             unfinished: AtomicUsize::new(partitions),
             bounds,
+            boxes,
             _memory: memory,
         })
+    }
+
+    /// Returns a predicate that holds for the cells of the probe side that may have a match.
+    /// `columns` are the keys or, for conditions, the coordinates of their axes, over `schema`.
+    pub fn predicate(
+        &self,
+        matching: &Matching,
+        columns: &[Arc<dyn PhysicalExpr>],
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        match (matching, &self.boxes, &self.bounds) {
+            (Matching::Conditions(conditions), Some(boxes), _) => {
+                boxes.predicate(conditions, columns, schema)
+            }
+            (_, _, Some(bounds)) => bounds.predicate(columns, schema),
+            _ => Ok(lit(false)),
+        }
     }
 
     /// Returns the row number of each of `keys`, which are key indices, and `true` if all of them
@@ -157,9 +208,11 @@ impl BuildSide {
         Some((found, have_all))
     }
 
-    /// Returns the row numbers of a key index.
-    pub fn rows_of(&self, key: u32) -> &[u32] {
+    /// Returns the row numbers of a key index. `line` holds what is known from previous calls by the
+    /// same reader.
+    pub fn rows_of<'a>(&'a self, key: u32, line: &'a mut Line) -> &'a [u32] {
         match &self.matches {
+            Matches::Runs(runs) => runs.rows_of(key, line),
             Matches::One(rows) => {
                 let row = &rows[key as usize..=key as usize];
                 if row[0] == NO_ROW { &[] } else { row }
@@ -215,8 +268,33 @@ impl Matches {
             Self::One(rows) => (rows.len(), 0),
             Self::Many { offsets, rows } => (offsets.len(), rows.len()),
             Self::Sparse { keys, rows } => (keys.len(), rows.len()),
+            // Runs account for their memory themselves.
+            Self::Runs(_) => (0, 0),
         };
         (some + others) * size_of::<u32>()
+    }
+
+    /// Returns the matches in a table over all key indices if there are few, else the runs.
+    fn of_runs(runs: RunMatches, count: u32, memory: &MemoryReservation) -> Self {
+        let pairs = runs.pairs();
+        let bytes = (u64::from(count) + 1 + pairs) as usize * size_of::<u32>();
+        if count as usize > DENSE || pairs > MAX_LISTED_PAIRS || memory.try_grow(bytes).is_err() {
+            return Self::Runs(runs);
+        }
+        let mut offsets = Vec::with_capacity(count as usize + 1);
+        offsets.push(0);
+        let mut rows = Vec::with_capacity(pairs as usize);
+        let mut line = Line::default();
+        for key in 0..count {
+            rows.extend_from_slice(runs.rows_of(key, &mut line));
+            offsets.push(rows.len() as u32);
+        }
+        if offsets.windows(2).any(|ends| ends[1] - ends[0] > 1) {
+            return Self::Many { offsets, rows };
+        }
+        let one = offsets.windows(2);
+        let one = one.map(|ends| rows[ends[0] as usize..ends[1] as usize].first());
+        Self::One(one.map(|row| row.copied().unwrap_or(NO_ROW)).collect())
     }
 
     /// Groups row numbers by key index. `indices` has the key index of each row, and `count` is the
@@ -268,6 +346,36 @@ impl Matches {
     }
 }
 
+/// The key indices of rows.
+#[derive(Default)]
+struct KeyedRows {
+    indices: Vec<u32>,
+    bounds: Option<KeyBounds>,
+}
+
+impl KeyedRows {
+    /// Finds the key index of each row of a batch.
+    fn add(&mut self, batch: &RecordBatch, probe: &ProbeKeys, keys: &BuildKeys) -> Result<()> {
+        match keys {
+            BuildKeys::KeyIndex(column) => {
+                let column = batch.column(*column).as_primitive::<UInt32Type>();
+                self.indices.extend_from_slice(column.values());
+            }
+            BuildKeys::Expressions(keys) => {
+                let values = keys.iter();
+                let values = values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
+                let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+                self.indices
+                    .extend(probe.indices(&values, batch.num_rows())?);
+                let bounds = &mut self.bounds;
+                let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
+                bounds.update(&values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Bounds of the join keys: the min and max of each key, and its values if there are few.
 #[derive(Debug)]
 pub(super) struct KeyBounds {
@@ -282,11 +390,9 @@ impl KeyBounds {
     pub fn new(keys: &[ArrayRef]) -> Self {
         let extremes = keys.iter().map(|key| {
             let data_type = key.data_type();
-            let is_ordered =
-                data_type.is_numeric() || data_type.is_temporal() || data_type.is_string();
             let null = ScalarValue::try_from(data_type)
                 .ok()
-                .filter(|_| is_ordered)?;
+                .filter(|_| is_ordered(data_type))?;
             Some((null.clone(), null))
         });
         Self {
@@ -347,8 +453,13 @@ impl KeyBounds {
     }
 }
 
+/// Returns `true` if predicates can compare values of a type with its min and max.
+pub(super) fn is_ordered(data_type: &DataType) -> bool {
+    data_type.is_numeric() || data_type.is_temporal() || data_type.is_string()
+}
+
 /// Returns `bound`, or `zero` if the bound is a floating-point zero of either sign.
-fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
+pub(super) fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
     match bound {
         ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(zero)),
         ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(zero.into())),

@@ -20,6 +20,8 @@ use crate::provider::source::GridSelection;
 const MAX_COMBINATIONS: u64 = 1 << 20;
 /// The maximum number of key indices. The table of their rows is kept in memory.
 const MAX_KEY_INDICES: u64 = 1 << 26;
+/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
+const MANY_KEY_INDICES: u64 = 1 << 16;
 /// The key index of a row of the build side that matches no cell of the probe side.
 pub(super) const NO_KEY: u32 = u32::MAX;
 
@@ -104,6 +106,17 @@ impl ProbeKeys {
             parts,
             count: count as usize,
         }))
+    }
+
+    /// Evaluates keys as [`Self::try_new`] does. Also returns `None` if there are many key indices
+    /// per cell.
+    pub fn of_cells(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
+        let keys = Self::try_new(keys, part)?;
+        let Some(cells) = part.selection.count() else {
+            return Ok(keys);
+        };
+        let most = cells.saturating_mul(2).max(MANY_KEY_INDICES);
+        Ok(keys.filter(|keys| keys.count as u64 <= most))
     }
 
     /// Evaluates the keys of a build side that is an array on the axes of its grid. Returns the
