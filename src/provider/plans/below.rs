@@ -207,10 +207,14 @@ pub(crate) fn replace_columns(
 /// Returns `true` if an expression may fail on some values: it divides by a value that may be zero,
 /// casts, or calls a function.
 pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|expr| Ok(expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>()))
+        .unwrap_or(true)
+        || divides(expr)
+}
+
+/// Returns `true` if an expression divides by a value that may be zero.
+pub(crate) fn divides(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.exists(|expr| {
-        if expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>() {
-            return Ok(true);
-        }
         let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
             return Ok(false);
         };

@@ -131,7 +131,8 @@ fn is_larger_array(
     Ok(has_array && rows_of_leaves(other)? < rows)
 }
 
-fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<u64>> {
+/// Returns the number of rows of a plan, which may be an estimate.
+pub(crate) fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<u64>> {
     let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
     Ok(match statistics.num_rows {
         Precision::Exact(rows) | Precision::Inexact(rows) => Some(rows as u64),

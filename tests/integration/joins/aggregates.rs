@@ -170,3 +170,111 @@ async fn too_little_memory_leaves_the_groups_to_datafusion() {
     };
     assert_eq!(sorted(left.rows), sorted(all.rows));
 }
+
+/// An array joined with a climatology, a mask and weights: every join looks up its matches, and the
+/// scan of the array computes all key indices.
+#[tokio::test]
+async fn joins_on_top_of_each_other() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    const CLIMATOLOGY: &str = "(SELECT lat, lon, avg(value) AS mean FROM a GROUP BY lat, lon) c";
+    const WEIGHTS: &str = "(VALUES (0, 0.5), (1, 1.5), (2, 2.5), (2, 1.0)) w(lat, weight)";
+    const HOURS: &str = "(VALUES (0, 'even'), (1, 'odd')) h(hour, name)";
+    for (joins, count) in [
+        (
+            format!(
+                "a JOIN {CLIMATOLOGY} ON a.lat = c.lat AND a.lon = c.lon JOIN {WEIGHTS} ON a.lat = w.lat"
+            ),
+            2,
+        ),
+        (
+            format!("a JOIN {WEIGHTS} ON a.lat = w.lat JOIN {HOURS} ON a.time % 2 = h.hour"),
+            2,
+        ),
+        (
+            format!(
+                "a LEFT JOIN {WEIGHTS} ON a.lat = w.lat LEFT JOIN {HOURS} ON a.time % 3 = h.hour"
+            ),
+            2,
+        ),
+        (
+            format!("a JOIN {WEIGHTS} ON a.lat = w.lat LEFT SEMI JOIN {HOURS} ON a.time = h.hour"),
+            2,
+        ),
+        (
+            format!(
+                "(SELECT * FROM a JOIN {WEIGHTS} ON a.lat = w.lat WHERE value > 3 * weight) x JOIN {HOURS} ON x.time % 2 = h.hour"
+            ),
+            2,
+        ),
+        (
+            format!(
+                "a JOIN {CLIMATOLOGY} ON a.lat = c.lat AND a.lon = c.lon JOIN {WEIGHTS} ON a.lat = w.lat JOIN {HOURS} ON a.time % 2 = h.hour"
+            ),
+            3,
+        ),
+        // The key of the upper join is not a dimension.
+        (
+            format!("a JOIN {WEIGHTS} ON a.lat = w.lat JOIN {HOURS} ON w.weight = h.hour"),
+            1,
+        ),
+    ] {
+        for select in ["*", "count(*), sum(value)"] {
+            let sql = format!("SELECT {select} FROM {joins}");
+            let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}"))
+                .await
+                .concat();
+            assert_eq!(
+                plan.matches("ArrayLookupJoinExec").count(),
+                count,
+                "{sql}\n{plan}"
+            );
+            let mut answer = rows(&ctx, &sql).await;
+            rows(&ctx, "SET tet.lookup_joins = false").await;
+            let mut expected = rows(&ctx, &sql).await;
+            rows(&ctx, "SET tet.lookup_joins = true").await;
+            answer.sort();
+            expected.sort();
+            assert!(!answer.is_empty(), "{sql}");
+            assert_eq!(answer, expected, "{sql}");
+        }
+    }
+    // The rows of every build side prune chunks: one of two along time, one of three along lat.
+    let sql = "SELECT count(*) FROM a JOIN (VALUES (4, 0.5), (4, 1.5)) w(lat, weight) USING (lat) \
+               JOIN (VALUES (1, 'one')) h(time, name) USING (time) WHERE value >= 0";
+    let ran = run(&ctx, sql).await;
+    assert_eq!(ran.reads(), 3);
+}
+
+/// The cells of a build side that is an array are kept by key index.
+#[tokio::test]
+async fn cells_by_key_index() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    for (kind, condition) in [
+        ("", ""),
+        ("LEFT ", ""),
+        ("", " AND e.value < 9"),
+        ("FULL ", ""),
+    ] {
+        for select in [
+            "count(*), count(e.value), sum(a.value - e.value)",
+            "a.time, count(*), sum(e.value)",
+        ] {
+            let groups = if select.starts_with('a') {
+                " GROUP BY a.time"
+            } else {
+                ""
+            };
+            let sql = format!(
+                "SELECT {select} FROM a {kind}JOIN (SELECT * FROM a WHERE lon < 5) e \
+                 ON a.time + 2 = e.time AND a.lat = e.lat AND a.lon = e.lon{condition}{groups}"
+            );
+            let mut answer = rows(&ctx, &sql).await;
+            rows(&ctx, "SET tet.lookup_joins = false").await;
+            let mut expected = rows(&ctx, &sql).await;
+            rows(&ctx, "SET tet.lookup_joins = true").await;
+            answer.sort();
+            expected.sort();
+            assert_eq!(answer, expected, "{sql}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! unknown size.
 
 mod aggregates;
+mod conditions;
 mod generated;
 mod lookup;
 mod same_names;

@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
-use datafusion::common::{Result, ScalarValue, resources_datafusion_err};
+use datafusion::common::{Result, ScalarValue, internal_err, resources_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::Operator;
@@ -19,8 +19,13 @@ use datafusion::physical_expr::expressions::{binary, in_list, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use futures::TryStreamExt;
 
+use crate::provider::join::lookup::boxes::Boxes;
+use crate::provider::join::lookup::conditions::Conditions;
+use crate::provider::join::lookup::dense::DenseRows;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
+use crate::provider::join::lookup::run_matches::{Line, RunMatches};
+use crate::provider::join::lookup::runs::Runs;
 use crate::provider::planning::axis_bounds::fold;
 use crate::provider::planning::value_set::is_float_zero;
 
@@ -31,6 +36,8 @@ const DENSE: usize = 1 << 20;
 const SPARSE: usize = 16;
 /// The maximum number of values of a key that a predicate lists.
 const MAX_LISTED: usize = 1000;
+/// The maximum number of pairs of key indices and rows in a table made of runs.
+const MAX_LISTED_PAIRS: u64 = 1 << 24;
 /// The row number of a key index without a row.
 const NO_ROW: u32 = u32::MAX;
 
@@ -39,6 +46,8 @@ const NO_ROW: u32 = u32::MAX;
 pub(super) struct BuildSide {
     /// The rows.
     pub rows: RecordBatch,
+    /// The number of rows of the input.
+    pub collected: usize,
     matches: Matches,
     /// One bit per row, set once a row of the probe side matches; empty if the join does not track
     /// matches.
@@ -48,10 +57,31 @@ pub(super) struct BuildSide {
     /// The bounds of the keys of all rows; `None` if there are no rows, or if the input has key
     /// indices instead of keys.
     pub bounds: Option<KeyBounds>,
+    /// Boxes that cover the matches of conditions.
+    boxes: Option<Boxes>,
     /// The groups of the rows, if they were numbered.
     pub groups: Option<Arc<BuildGroups>>,
     /// Accounts for the memory of the rows, their numbers and their groups.
     memory: MemoryReservation,
+}
+
+/// Finds the matches of the build side's rows.
+#[derive(Debug)]
+pub(super) enum Matching {
+    /// By join keys of both sides.
+    Keys(ProbeKeys, BuildKeys),
+    /// By conditions over the dimensions of the probe side and the columns of the build side.
+    Conditions(Conditions),
+}
+
+impl Matching {
+    /// Returns the number of key indices.
+    pub fn key_indices(&self) -> usize {
+        match self {
+            Self::Keys(keys, _) => keys.count,
+            Self::Conditions(conditions) => conditions.count as usize,
+        }
+    }
 }
 
 /// The source of the build side's keys.
@@ -61,6 +91,9 @@ pub(super) enum BuildKeys {
     Expressions(Vec<Arc<dyn PhysicalExpr>>),
     /// The column with the key indices, if the build side is an array whose scan computes them.
     KeyIndex(usize),
+    /// As before, but no two cells have the same key index, and few key indices have no cell. The
+    /// column is the last one.
+    DistinctKeyIndex(usize),
 }
 
 /// The row numbers of each key index.
@@ -73,23 +106,53 @@ enum Matches {
     /// Few rows for many key indices: the key indices of the rows, ascending, and the row numbers
     /// in the same order.
     Sparse { keys: Vec<u32>, rows: Vec<u32> },
+    /// Runs of key indices for each row.
+    Runs(RunMatches),
+    /// The row number of a key index is the key index itself, if its bit is set.
+    Cells(BooleanBuffer),
 }
 
 impl BuildSide {
-    /// Collects the rows of a stream, and finds the key index of each row.
+    /// Collects the rows of a stream, and finds the key indices that match each row. If `needs_rows`
+    /// is `true`, [`Self::rows`] are only rows of the stream.
     ///
     /// # Errors
-    /// Returns an error if the stream or a key fails, if the memory pool has no space, or if there
-    /// are 2^32 - 1 or more rows.
+    /// Returns an error if the stream, a key or a condition fails, if the memory pool has no space,
+    /// or if there are 2^32 - 1 or more rows.
     pub async fn collect(
         mut input: SendableRecordBatchStream,
-        keys: &BuildKeys,
-        probe: &ProbeKeys,
+        matching: &Matching,
         tracks_matches: bool,
+        needs_rows: bool,
         partitions: usize,
         memory: MemoryReservation,
     ) -> Result<Self> {
         let schema = input.schema();
+        if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching
+            && !needs_rows
+        {
+            let columns: Vec<usize> = (0..*column).collect();
+            let columns = schema.project(&columns)?;
+            if let Some(mut dense) = DenseRows::try_new(&columns, probe.count, &memory)? {
+                let mut collected = 0;
+                while let Some(batch) = input.try_next().await? {
+                    dense.add(&batch);
+                    collected += batch.num_rows();
+                }
+                let (rows, present) = dense.finish()?;
+                return Ok(Self {
+                    rows,
+                    collected,
+                    matches: Matches::Cells(present),
+                    matched: Vec::new(),
+                    unfinished: AtomicUsize::new(partitions),
+                    bounds: None,
+                    boxes: None,
+                    groups: None,
+                    memory,
+                });
+            }
+        }
         let mut batches = Vec::new();
         while let Some(batch) = input.try_next().await? {
             memory.try_grow(bytes_of(&batch))?;
@@ -102,28 +165,20 @@ impl BuildSide {
                 NO_ROW - 1
             ));
         }
-        // A key index and a row number per row, and up to two tables over all key indices.
-        let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
-        memory.try_grow(most)?;
-        let mut indices = Vec::with_capacity(rows);
-        let mut bounds = None;
-        for batch in &batches {
-            match keys {
-                BuildKeys::KeyIndex(column) => {
-                    let column = batch.column(*column).as_primitive::<UInt32Type>();
-                    indices.extend_from_slice(column.values());
-                }
-                BuildKeys::Expressions(keys) => {
-                    let values = keys.iter();
-                    let values =
-                        values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
-                    let values = values.collect::<Result<Vec<ArrayRef>>>()?;
-                    indices.extend(probe.indices(&values, batch.num_rows())?);
-                    let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
-                    bounds.update(&values)?;
-                }
+        let (mut known, mut bounds, mut boxes) = (None, None, None);
+        if let Matching::Keys(probe, keys) = matching {
+            // A key index and a row number per row, and up to two tables over all key indices.
+            let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
+            memory.try_grow(most)?;
+            let mut keyed = KeyedRows::default();
+            keyed.indices.reserve_exact(rows);
+            for batch in &batches {
+                keyed.add(batch, probe, keys)?;
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
+            let matches = Matches::new(&keyed.indices, probe.count);
+            memory.shrink(most.saturating_sub(matches.bytes()));
+            (known, bounds) = (Some(matches), keyed.bounds);
         }
         // The batches and their concatenation exist at the same time.
         let bytes = batches.iter().map(bytes_of).sum();
@@ -131,17 +186,32 @@ impl BuildSide {
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
         memory.shrink(bytes);
-        let matches = Matches::new(&indices, probe.count);
-        drop(indices);
-        memory.shrink(most.saturating_sub(matches.bytes()));
+        if let Matching::Conditions(conditions) = matching {
+            let sets = conditions.sets.iter();
+            let solved = sets.map(|_| Runs::new(rows, &memory));
+            let mut solved = solved.collect::<Result<Vec<_>>>()?;
+            let step = conditions.rows_at_a_time();
+            for start in (0..rows).step_by(step) {
+                conditions.solve(&all.slice(start, step.min(rows - start)), &mut solved)?;
+                tokio::task::yield_now().await;
+            }
+            boxes = Some(Boxes::new(conditions, &solved));
+            let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;
+            known = Some(Matches::of_runs(runs, conditions.count, &memory));
+        }
+        let Some(matches) = known else {
+            return internal_err!("a lookup join has neither keys nor conditions");
+        };
         let words = if tracks_matches { rows.div_ceil(64) } else { 0 };
         memory.try_grow(words * size_of::<u64>())?;
         Ok(Self {
             matches,
+            collected: rows,
             rows: all,
             matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
             unfinished: AtomicUsize::new(partitions),
             bounds,
+            boxes,
             groups: None,
             memory,
         })
@@ -169,12 +239,42 @@ impl BuildSide {
         Ok(())
     }
 
+    /// Returns a predicate that holds for the cells of the probe side that may have a match.
+    /// `columns` are the keys or, for conditions, the coordinates of their axes, over `schema`.
+    pub fn predicate(
+        &self,
+        matching: &Matching,
+        columns: &[Arc<dyn PhysicalExpr>],
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        match (matching, &self.boxes, &self.bounds) {
+            (Matching::Conditions(conditions), Some(boxes), _) => {
+                boxes.predicate(conditions, columns, schema)
+            }
+            (_, _, Some(bounds)) => bounds.predicate(columns, schema),
+            _ => Ok(lit(false)),
+        }
+    }
+
     /// Returns the row number of each of `keys`, which are key indices, and `true` if all of them
     /// have a row. Key indices without a row have [`NO_ROW`]. Returns `None` if [`Self::rows_of`]
     /// has to be used instead: key indices may have several rows, or there is no table.
     pub fn only_rows(&self, keys: &UInt32Array) -> Option<(Vec<u32>, bool)> {
-        let Matches::One(rows) = &self.matches else {
-            return None;
+        let rows = match &self.matches {
+            Matches::One(rows) => rows,
+            Matches::Cells(present) => {
+                let mut have_all = true;
+                let keys = keys.values().iter();
+                let rows = keys.map(|key| match present.value(*key as usize) {
+                    true => *key,
+                    false => {
+                        have_all = false;
+                        NO_ROW
+                    }
+                });
+                return Some((rows.collect(), have_all));
+            }
+            _ => return None,
         };
         let found: Vec<u32> = keys
             .values()
@@ -185,9 +285,20 @@ impl BuildSide {
         Some((found, have_all))
     }
 
-    /// Returns the row numbers of a key index.
-    pub fn rows_of(&self, key: u32) -> &[u32] {
+    /// Returns the row numbers of a key index. `line` holds what is known from previous calls by the
+    /// same reader.
+    pub fn rows_of<'a>(&'a self, key: u32, line: &'a mut Line) -> &'a [u32] {
         match &self.matches {
+            Matches::Runs(runs) => runs.rows_of(key, line),
+            Matches::Cells(present) => {
+                line.cell = key;
+                let row = std::slice::from_ref(&line.cell);
+                if present.value(key as usize) {
+                    row
+                } else {
+                    &[]
+                }
+            }
             Matches::One(rows) => {
                 let row = &rows[key as usize..=key as usize];
                 if row[0] == NO_ROW { &[] } else { row }
@@ -254,8 +365,33 @@ impl Matches {
             Self::One(rows) => (rows.len(), 0),
             Self::Many { offsets, rows } => (offsets.len(), rows.len()),
             Self::Sparse { keys, rows } => (keys.len(), rows.len()),
+            // Runs account for their memory themselves.
+            Self::Runs(_) | Self::Cells(_) => (0, 0),
         };
         (some + others) * size_of::<u32>()
+    }
+
+    /// Returns the matches in a table over all key indices if there are few, else the runs.
+    fn of_runs(runs: RunMatches, count: u32, memory: &MemoryReservation) -> Self {
+        let pairs = runs.pairs();
+        let bytes = (u64::from(count) + 1 + pairs) as usize * size_of::<u32>();
+        if count as usize > DENSE || pairs > MAX_LISTED_PAIRS || memory.try_grow(bytes).is_err() {
+            return Self::Runs(runs);
+        }
+        let mut offsets = Vec::with_capacity(count as usize + 1);
+        offsets.push(0);
+        let mut rows = Vec::with_capacity(pairs as usize);
+        let mut line = Line::default();
+        for key in 0..count {
+            rows.extend_from_slice(runs.rows_of(key, &mut line));
+            offsets.push(rows.len() as u32);
+        }
+        if offsets.windows(2).any(|ends| ends[1] - ends[0] > 1) {
+            return Self::Many { offsets, rows };
+        }
+        let one = offsets.windows(2);
+        let one = one.map(|ends| rows[ends[0] as usize..ends[1] as usize].first());
+        Self::One(one.map(|row| row.copied().unwrap_or(NO_ROW)).collect())
     }
 
     /// Groups row numbers by key index. `indices` has the key index of each row, and `count` is the
@@ -307,6 +443,36 @@ impl Matches {
     }
 }
 
+/// The key indices of rows.
+#[derive(Default)]
+struct KeyedRows {
+    indices: Vec<u32>,
+    bounds: Option<KeyBounds>,
+}
+
+impl KeyedRows {
+    /// Finds the key index of each row of a batch.
+    fn add(&mut self, batch: &RecordBatch, probe: &ProbeKeys, keys: &BuildKeys) -> Result<()> {
+        match keys {
+            BuildKeys::KeyIndex(column) | BuildKeys::DistinctKeyIndex(column) => {
+                let column = batch.column(*column).as_primitive::<UInt32Type>();
+                self.indices.extend_from_slice(column.values());
+            }
+            BuildKeys::Expressions(keys) => {
+                let values = keys.iter();
+                let values = values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
+                let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+                self.indices
+                    .extend(probe.indices(&values, batch.num_rows())?);
+                let bounds = &mut self.bounds;
+                let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
+                bounds.update(&values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Bounds of the join keys: the min and max of each key, and its values if there are few.
 #[derive(Debug)]
 pub(super) struct KeyBounds {
@@ -321,11 +487,9 @@ impl KeyBounds {
     pub fn new(keys: &[ArrayRef]) -> Self {
         let extremes = keys.iter().map(|key| {
             let data_type = key.data_type();
-            let is_ordered =
-                data_type.is_numeric() || data_type.is_temporal() || data_type.is_string();
             let null = ScalarValue::try_from(data_type)
                 .ok()
-                .filter(|_| is_ordered)?;
+                .filter(|_| is_ordered(data_type))?;
             Some((null.clone(), null))
         });
         Self {
@@ -386,8 +550,13 @@ impl KeyBounds {
     }
 }
 
+/// Returns `true` if predicates can compare values of a type with its min and max.
+pub(super) fn is_ordered(data_type: &DataType) -> bool {
+    data_type.is_numeric() || data_type.is_temporal() || data_type.is_string()
+}
+
 /// Returns `bound`, or `zero` if the bound is a floating-point zero of either sign.
-fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
+pub(super) fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
     match bound {
         ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(zero)),
         ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(zero.into())),

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, make_array};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, make_array,
+};
 use arrow::buffer::{BooleanBuffer, MutableBuffer, NullBuffer};
 use arrow::datatypes::{Schema, SchemaRef, UInt32Type};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
+
+use crate::provider::join::lookup::keys::NO_KEY;
 
 /// Rows whose row number is their key index. Rows of key indices without a cell are not meaningful.
 #[derive(Debug)]
@@ -68,7 +72,11 @@ impl DenseRows {
         while start < keys.len() {
             // The key indices of neighbouring cells are often consecutive.
             let first = keys[start];
-            let run = keys[start..].iter().zip(first..);
+            if first == NO_KEY {
+                start += 1;
+                continue;
+            }
+            let run = keys[start..].iter().zip(first..NO_KEY);
             let length = run.take_while(|(key, expected)| *key == expected).count();
             let first = first as usize;
             self.present[first..first + length].fill(true);
@@ -106,7 +114,8 @@ impl DenseColumn {
     /// number of values of the column.
     fn copy(&mut self, array: &ArrayRef, from: usize, to: usize, length: usize, count: usize) {
         let data = array.to_data();
-        let bytes = &data.buffers()[0][(data.offset() + from) * self.width..][..length * self.width];
+        let bytes =
+            &data.buffers()[0][(data.offset() + from) * self.width..][..length * self.width];
         self.values.as_slice_mut()[to * self.width..][..bytes.len()].copy_from_slice(bytes);
         if let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0) {
             let valid = self.valid.get_or_insert_with(|| vec![true; count]);
@@ -145,13 +154,19 @@ mod tests {
         };
         dense.add(&batch(vec![3, 4, 1], vec![Some(3.0), None, Some(1.0)]));
         dense.add(&batch(vec![9, 5], vec![Some(0.0), Some(5.0)]).slice(1, 1));
+        dense.add(&batch(vec![NO_KEY, NO_KEY], vec![Some(7.0), None]));
         let (rows, present) = dense.finish().unwrap();
         let present: Vec<bool> = present.iter().collect();
         assert_eq!(present, [false, true, false, true, true, true]);
-        let floats = rows.column(0).as_primitive::<arrow::datatypes::Float32Type>();
+        let floats = rows
+            .column(0)
+            .as_primitive::<arrow::datatypes::Float32Type>();
         let numbers = rows.column(1).as_primitive::<arrow::datatypes::Int64Type>();
         for key in [1, 3, 5] {
-            assert_eq!((floats.value(key), numbers.value(key)), (key as f32, key as i64));
+            assert_eq!(
+                (floats.value(key), numbers.value(key)),
+                (key as f32, key as i64)
+            );
         }
         assert!(floats.is_null(4) && numbers.value(4) == 4);
 

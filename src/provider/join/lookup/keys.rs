@@ -21,6 +21,8 @@ use crate::provider::source::GridSelection;
 const MAX_COMBINATIONS: u64 = 1 << 20;
 /// The maximum number of key indices. The table of their rows is kept in memory.
 const MAX_KEY_INDICES: u64 = 1 << 26;
+/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
+const MANY_KEY_INDICES: u64 = 1 << 16;
 /// The key index of a row of the build side that matches no cell of the probe side.
 pub(super) const NO_KEY: u32 = u32::MAX;
 
@@ -57,6 +59,16 @@ pub(crate) struct KeyTerms {
     pub axes: Vec<usize>,
     /// The terms.
     pub terms: Arc<[u32]>,
+}
+
+/// The keys of a build side that is an array.
+pub(in crate::provider) struct KeyedCells {
+    /// The terms that add up to the key indices of its cells.
+    pub terms: Vec<KeyTerms>,
+    /// The values of each key, along the axes that it uses.
+    pub values: Vec<ArrayRef>,
+    /// `true` if no two selected cells have the same key index.
+    pub is_distinct: bool,
 }
 
 impl ProbeKeys {
@@ -109,18 +121,30 @@ impl ProbeKeys {
         }))
     }
 
+    /// Evaluates keys as [`Self::try_new`] does. Also returns `None` if there are many key indices
+    /// per cell.
+    pub fn of_cells(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
+        let keys = Self::try_new(keys, part)?;
+        let Some(cells) = part.selection.count() else {
+            return Ok(keys);
+        };
+        let most = cells.saturating_mul(2).max(MANY_KEY_INDICES);
+        Ok(keys.filter(|keys| keys.count as u64 <= most))
+    }
+
     /// Evaluates the keys of a build side that is an array on the axes of its grid. Returns the
-    /// terms that add up to the key indices of its cells, and the values of each key. Returns
-    /// `None` if keys of different [`KeyPart`]s share dimensions of the build side, or for the same
+    /// terms that add up to the key indices of its cells, the values of each key, and `true` if no
+    /// two selected cells have the same key index. Returns `None` if keys of different [`KeyPart`]s share dimensions of the build side, or for the same
     /// reasons as [`Self::try_new`].
     pub fn terms_of(
         &self,
         keys: &[Arc<dyn PhysicalExpr>],
         part: &GridSelection,
-    ) -> Result<Option<(Vec<KeyTerms>, Vec<ArrayRef>)>> {
+    ) -> Result<Option<KeyedCells>> {
         let mut all = vec![None; keys.len()];
         let mut taken = BTreeSet::new();
         let mut terms = Vec::with_capacity(self.parts.len());
+        let mut is_distinct = true;
         for own in &self.parts {
             let exprs: Vec<_> = own.keys.iter().map(|number| &keys[*number]).collect();
             let columns = exprs.iter().flat_map(|expr| collect_columns(expr));
@@ -135,6 +159,10 @@ impl ProbeKeys {
                 return Ok(None);
             };
             let numbers = own.distinct.find(&evaluated.values)?;
+            let mut seen = vec![false; own.distinct.rows.len()];
+            let mut known = numbers.iter().flatten();
+            is_distinct &=
+                known.all(|number| !std::mem::replace(&mut seen[*number as usize], true));
             terms.push(KeyTerms {
                 terms: evaluated.terms(numbers, NO_KEY, own.stride),
                 axes,
@@ -144,7 +172,15 @@ impl ProbeKeys {
             }
         }
         // Every key belongs to a part.
-        Ok(Some((terms, all.into_iter().flatten().collect())))
+        let values = all.into_iter().flatten().collect();
+        let others = 0..part.grid.axes().len();
+        let mut others = others.filter(|axis| !taken.contains(axis));
+        is_distinct &= others.all(|axis| part.selection.axes()[axis].count() <= 1);
+        Ok(Some(KeyedCells {
+            terms,
+            values,
+            is_distinct,
+        }))
     }
 
     /// Returns the terms that add up to the key index of a cell.

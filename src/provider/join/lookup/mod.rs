@@ -17,18 +17,29 @@
 //! The key index is one more attribute of the scan (`key_index_grid`). When the query runs, the
 //! build side is collected, and the key index of each of its rows is looked up (`build`).
 //! [`ArrayLookupJoinExec`] then finds the matches of a row of the array by its key index.
+//!
+//! Joins with other conditions over dimensions, such as `lat BETWEEN south AND north`, are lookup
+//! joins as well. The key index of a cell then numbers its indices along the axes of the conditions
+//! (`conditions`). When the query runs, the conditions are evaluated on these indices and the rows of
+//! the build side (`solve`), which gives runs of matching indices for each row (`runs`,
+//! `run_matches`) and boxes that prune chunks (`boxes`).
 
+mod boxes;
 pub(crate) mod build;
-#[allow(dead_code)]
+mod conditions;
 mod dense;
-#[allow(dead_code)]
 mod extension;
 pub(in crate::provider) mod grouped;
+mod joined;
 pub(crate) mod key_index_grid;
 pub(in crate::provider) mod keys;
 mod operator;
 mod probe;
 pub(crate) mod rule;
+mod run_matches;
+mod runs;
+mod solve;
+mod stacked;
 
 pub use operator::ArrayLookupJoinExec;
 pub use rule::LookupJoins;

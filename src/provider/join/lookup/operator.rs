@@ -11,7 +11,7 @@ use datafusion::common::{DataFusionError, JoinSide, JoinType, Result, internal_e
 use datafusion::config::ConfigOptions;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{
@@ -39,10 +39,10 @@ use {
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
-use crate::provider::join::lookup::build::{BuildKeys, BuildSide};
+use crate::provider::join::lookup::build::{BuildSide, Matching};
 use crate::provider::join::lookup::grouped::{BuildGroups, GROUP_NUMBER};
-use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::probe::{JoinOutput, Probe};
+use crate::provider::join::lookup::run_matches::Line;
 
 /// Joins any table, the build side, with an array, the probe side, whose join keys are expressions
 /// over its dimensions. No row of the array is hashed: the scan of the array computes a key index
@@ -78,13 +78,12 @@ type SharedBuild = Shared<BoxFuture<'static, Result<Arc<BuildSide>, Arc<DataFusi
 #[derive(Debug, Clone)]
 pub(super) struct LookupSpec {
     pub output: Arc<JoinOutput>,
-    pub keys: Arc<ProbeKeys>,
-    pub build_keys: BuildKeys,
+    pub matching: Arc<Matching>,
     /// The keys of the build side over its columns, each with the key of the probe side over the
     /// columns of the array's table.
     pub on: JoinOn,
-    /// The keys of the probe side over the columns of its scan, and the schema of the scan; `None`
-    /// without a dynamic filter.
+    /// The keys of the probe side, or the dimensions of the conditions, over the columns of its scan,
+    /// and the schema of the scan; `None` without a dynamic filter.
     pub filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
     /// The grouping expressions over the columns of the build side. If there are any, the rows of the
     /// build side get a group number, as one more column.
@@ -233,9 +232,9 @@ async fn collect(
     let memory = MemoryConsumer::new("ArrayLookupJoin").register(context.memory_pool());
     let mut build = BuildSide::collect(
         build.execute(0, context)?,
-        &spec.build_keys,
-        &spec.keys,
+        &spec.matching,
         spec.output.tracks_matches(),
+        spec.output.tracks_matches() || !spec.build_groups.is_empty(),
         inputs[1].output_partitioning().partition_count(),
         memory,
     )
@@ -245,12 +244,9 @@ async fn collect(
     }
     MetricBuilder::new(metrics)
         .global_counter("build_rows")
-        .add(build.rows.num_rows());
+        .add(build.collected);
     if let (Some(filter), Some((keys, schema))) = (dynamic_filter, &spec.filtered) {
-        filter.update(match &build.bounds {
-            Some(bounds) => bounds.predicate(keys, schema)?,
-            None => lit(false),
-        })?;
+        filter.update(build.predicate(&spec.matching, keys, schema)?)?;
         filter.mark_complete();
     }
     Ok(Arc::new(build))
@@ -260,13 +256,16 @@ impl DisplayAs for ArrayLookupJoinExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
         let output = &self.spec.output;
         let on = self.spec.on.iter();
-        let on: Vec<_> = on
+        let mut on: Vec<_> = on
             .map(|(build, probe)| format!("({build}, {probe})"))
             .collect();
+        if let Matching::Conditions(conditions) = self.spec.matching.as_ref() {
+            on.extend(conditions.shown.iter().cloned());
+        }
         let mut parts = vec![
             format!("join_type={:?}", output.join_type),
             format!("on=[{}]", on.join(", ")),
-            format!("key_indices={}", self.spec.keys.count),
+            format!("key_indices={}", self.spec.matching.key_indices()),
         ];
         if let Some(filter) = &output.filter {
             parts.push(format!("filter={}", filter.expression()));
@@ -329,11 +328,15 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let keys = self.spec.on.iter().map(|(build, _)| Arc::clone(build));
+        let conditions: Vec<_> = match self.spec.matching.as_ref() {
+            Matching::Conditions(conditions) => conditions.expressions().cloned().collect(),
+            Matching::Keys(..) => Vec::new(),
+        };
         let filter = self.spec.output.filter.iter();
         let filter = filter.map(|filter| Arc::clone(filter.expression()));
         let dynamic = self.dynamic_filter.iter();
         let dynamic = dynamic.map(|filter| Arc::clone(filter) as Arc<dyn PhysicalExpr>);
-        for expr in keys.chain(filter).chain(dynamic) {
+        for expr in keys.chain(conditions).chain(filter).chain(dynamic) {
             if f(&expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -416,6 +419,7 @@ impl ExecutionPlan for ArrayLookupJoinExec {
                 batch_size: context.session_config().batch_size(),
                 metrics: BaselineMetrics::new(&metrics, partition),
                 pending: None,
+                line: Line::default(),
                 is_finished: false,
             };
             Ok::<_, DataFusionError>(futures::stream::try_unfold(probe, |mut probe| async move {

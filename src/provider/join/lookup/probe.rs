@@ -15,6 +15,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 
 use crate::provider::join::lookup::build::{BuildSide, is_row};
+use crate::provider::join::lookup::run_matches::Line;
 use crate::provider::planning::mask::mask;
 
 /// The output of a lookup join.
@@ -62,6 +63,8 @@ pub(super) struct Probe {
     pub metrics: BaselineMetrics,
     /// The batch whose matches have not all been returned, if a key index may have several.
     pub pending: Option<Pending>,
+    /// The rows found for the previous key index.
+    pub line: Line,
     pub is_finished: bool,
 }
 
@@ -108,7 +111,8 @@ impl Probe {
         let kind = self.output.join_type;
         if matches!(kind, JoinType::RightSemi | JoinType::RightAnti) {
             let has_match = keys.values().iter();
-            let has_match = has_match.map(|key| !self.build.rows_of(*key).is_empty());
+            let line = &mut self.line;
+            let has_match = has_match.map(|key| !self.build.rows_of(*key, line).is_empty());
             let has_match = BooleanArray::from(has_match.collect::<Vec<_>>());
             let kept = match kind {
                 JoinType::RightSemi => has_match,
@@ -159,7 +163,7 @@ impl Probe {
         let tracks = self.output.tracks_matches();
         let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
         while pending.row < keys.len() && probe_rows.len() < self.batch_size {
-            let all = self.build.rows_of(keys.value(pending.row));
+            let all = self.build.rows_of(keys.value(pending.row), &mut self.line);
             let left = &all[pending.matches..];
             let some = &left[..left.len().min(self.batch_size - probe_rows.len())];
             if all.is_empty() && keeps_all {

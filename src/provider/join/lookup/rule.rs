@@ -1,49 +1,49 @@
-//! The rule that replaces hash joins by lookup joins.
+//! The rule that replaces hash joins and nested-loop joins by lookup joins.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinSide, JoinType, NullEquality, Result, internal_err};
+use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
-use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
+use datafusion::physical_plan::joins::utils::JoinOn;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::AlignedGrids;
-use crate::provider::join::lookup::build::{BuildKeys, KeyBounds};
+use crate::provider::join::lookup::build::{BuildKeys, KeyBounds, Matching};
+use crate::provider::join::lookup::conditions::Conditions;
+use crate::provider::join::lookup::joined::{Joined, UsedColumns};
 use crate::provider::join::lookup::key_index_grid::{KEY_INDEX, KeyIndexGrid};
-use crate::provider::join::lookup::keys::{KeyTerms, ProbeKeys};
+use crate::provider::join::lookup::keys::{KeyTerms, KeyedCells, ProbeKeys};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
+use crate::provider::join::lookup::stacked;
 use crate::provider::join::zip::{Side, columns_in};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, replace_columns};
-use crate::provider::rules::nested_loops::is_recursive;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 
-/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
-const MANY_KEY_INDICES: u64 = 1 << 16;
+/// The maximum number of key indices per cell of a build side that keeps its cells by key index.
+const MAX_PER_CELL: u64 = 4;
 
-/// Replaces hash joins whose probe side is an array and whose keys are expressions over its
-/// dimensions by [`ArrayLookupJoinExec`].
+/// Replaces joins by [`ArrayLookupJoinExec`]: hash joins whose probe side is an array and whose keys
+/// are expressions over its dimensions, and nested-loop joins with conditions over dimensions of an
+/// array and columns of the other input.
 ///
 /// The rule leaves a join unchanged if
 ///
 /// - the probe side is not the scan of a single array, with filters and projections,
 /// - a key uses an attribute of the array or is volatile, or there are too many distinct keys,
-/// - a join other than an inner join has a filter beside its keys, or
+/// - a join other than an inner join has a condition over attributes, or one that may fail on rows
+///   that do not match, or
 /// - the join is a mark join, is null-aware, treats NULL keys as equal, or has a limit.
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule after
@@ -105,123 +105,115 @@ pub(crate) fn operator(
     config: &ConfigOptions,
     wants_filter: bool,
 ) -> Result<Option<ArrayLookupJoinExec>> {
-    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+    let Some(join) = Joined::of(plan)? else {
         return Ok(None);
     };
-    let kind = *join.join_type();
-    let is_taken = match kind {
-        JoinType::LeftMark | JoinType::RightMark => false,
-        JoinType::Inner => true,
-        _ => join.filter().is_none(),
-    };
-    let has_volatile = join
-        .filter()
-        .is_some_and(|filter| is_volatile(filter.expression()))
-        || join
-            .on()
-            .iter()
-            .any(|(one, other)| is_volatile(one) || is_volatile(other));
-    if !is_taken
-        || has_volatile
-        || join.fetch().is_some()
-        || join.null_aware
-        || join.null_equality() != NullEquality::NullEqualsNothing
-        || is_recursive(join.left())?
-    {
-        return Ok(None);
+    if let Some(operator) = operator_of(&join, config, wants_filter)? {
+        return Ok(Some(operator));
     }
-    let Some(probe) = Side::of(join.right())? else {
-        return Ok(None);
+    match join.swapped()? {
+        Some(swapped) => operator_of(&swapped, config, wants_filter),
+        None => Ok(None),
+    }
+}
+
+/// Returns the operator that replaces a join whose right input is an array.
+fn operator_of(
+    join: &Joined,
+    config: &ConfigOptions,
+    wants_filter: bool,
+) -> Result<Option<ArrayLookupJoinExec>> {
+    let Some(probe) = Side::of(&join.right)? else {
+        return stacked::operator(join, config, wants_filter);
     };
-    let (build_schema, table) = (join.left().schema(), probe.below.node.source().schema());
-    let mut on = Vec::with_capacity(join.on().len());
-    for (build, key) in join.on() {
+    let (build_schema, table) = (join.left.schema(), probe.below.node.source().schema());
+    let mut on = Vec::with_capacity(join.on.len());
+    for (build, key) in &join.on {
         let key = replace_columns(key, &|number| probe.below.columns.get(number).cloned())?;
         if build.data_type(&build_schema)? != key.data_type(table)? {
             return Ok(None);
         }
         on.push((Arc::clone(build), key));
     }
-    let keys: Vec<_> = on.iter().map(|(_, key)| Arc::clone(key)).collect();
-    let Some(keys_of_cells) = ProbeKeys::try_new(&keys, &probe.part)? else {
-        return Ok(None);
-    };
-    let cells = probe.part.selection.count();
-    if cells.is_some_and(|cells| {
-        keys_of_cells.count as u64 > cells.saturating_mul(2).max(MANY_KEY_INDICES)
-    }) {
-        return Ok(None);
+    let mut keys: Vec<_> = on.iter().map(|(_, key)| Arc::clone(key)).collect();
+    let (mut conditions, mut keys_of_cells, mut keyed_build) = (None, None, None);
+    let mut filter = join.filter.clone();
+    if let Some(prepared) = Conditions::try_new(join, &on, &probe)? {
+        let axes = prepared.axes();
+        let axes = axes.map(|axis| Arc::new(Column::new(axis.field.name(), axis.axis)) as _);
+        keys = axes.collect();
+        filter = join.filter_of(&prepared.residual)?;
+        conditions = Some(prepared);
+    } else {
+        let is_taken = !on.is_empty() && (join.kind == JoinType::Inner || join.filter.is_none());
+        let Some(of_cells) = is_taken
+            .then(|| ProbeKeys::of_cells(&keys, &probe.part))
+            .transpose()?
+            .flatten()
+        else {
+            return Ok(None);
+        };
+        keyed_build = KeyedBuild::try_new(join, &on, &of_cells)?;
+        keys_of_cells = Some(of_cells);
     }
 
-    let mut output = columns_of(join, kind);
-    let condition = join.filter().map(|filter| filter.column_indices().to_vec());
-    let mut condition = condition.unwrap_or_default();
-    // Returns the columns of one side that the output and the filter use, and renumbers them there.
+    let mut used = UsedColumns::of(join, filter.as_ref());
     let mut narrow = |side: JoinSide| {
-        let all = output.iter_mut().chain(&mut condition);
-        let of_side: Vec<_> = all.filter(|column| column.side == side).collect();
-        let needed: BTreeSet<usize> = of_side.iter().map(|column| column.index).collect();
-        let needed: Vec<usize> = needed.into_iter().collect();
-        for column in of_side {
-            column.index = needed.binary_search(&column.index).unwrap_or(0);
-        }
+        let needed = used.needed(side);
+        used.renumber(side, &needed);
         needed
     };
     let needed = narrow(JoinSide::Right);
-    let keyed_build = KeyedBuild::try_new(join, &on, &keys_of_cells)?;
     let needed_build = keyed_build.as_ref().map(|_| narrow(JoinSide::Left));
-    let filter = join.filter().map(|filter| {
-        let expression = Arc::clone(filter.expression());
-        JoinFilter::new(expression, condition, Arc::clone(filter.schema()))
-    });
 
-    let drops_unmatched = matches!(
-        kind,
-        JoinType::Inner
-            | JoinType::Left
-            | JoinType::LeftSemi
-            | JoinType::LeftAnti
-            | JoinType::RightSemi
-    );
     let (mut bounds, mut is_filtered) = (None, false);
-    if drops_unmatched {
+    if join.drops_unmatched_cells() {
         match &keyed_build {
             Some(build) => {
-                let mut of_keys = KeyBounds::new(&build.values);
-                of_keys.update(&build.values)?;
+                let values = &build.cells.values;
+                let mut of_keys = KeyBounds::new(values);
+                of_keys.update(values)?;
                 bounds = Some(of_keys.predicate(&keys, table)?);
             }
             None => is_filtered = wants_filter,
         }
     }
     let filtered_keys = is_filtered.then_some(keys.as_slice());
-    let terms = keys_of_cells.terms();
+    let terms = match (&conditions, &keys_of_cells) {
+        (Some(conditions), _) => conditions.terms(probe.part.grid.axes()),
+        (None, Some(keys)) => keys.terms(),
+        (None, None) => return Ok(None),
+    };
     let scan = KeyedScan::try_new(&probe, terms, &needed, bounds, filtered_keys, config)?;
-    let input = scan.plan(&probe, &join.right().schema(), &needed)?;
-    let (mut build, mut build_keys) = (Arc::clone(join.left()), None);
+    let input = scan.plan(&probe, &join.right.schema(), &needed)?;
+    let mut build = Arc::clone(&join.left);
+    let of_build = on.iter().map(|(build, _)| Arc::clone(build));
+    let mut build_keys = BuildKeys::Expressions(of_build.collect());
     if let (Some(keyed), Some(needed)) = (keyed_build, needed_build) {
-        let scan = KeyedScan::try_new(&keyed.side, keyed.terms, &needed, None, None, config)?;
-        build = scan.plan(&keyed.side, &join.left().schema(), &needed)?;
-        build_keys = Some(BuildKeys::KeyIndex(needed.len()));
+        let count = keys_of_cells.as_ref().map_or(0, |keys| keys.count);
+        build_keys = keyed.keys(needed.len(), count);
+        let terms = keyed.cells.terms;
+        let scan = KeyedScan::try_new(&keyed.side, terms, &needed, None, None, config)?;
+        build = scan.plan(&keyed.side, &join.left.schema(), &needed)?;
     }
-    let build_keys = build_keys.unwrap_or_else(|| {
-        let keys = on.iter().map(|(build, _)| Arc::clone(build));
-        BuildKeys::Expressions(keys.collect())
-    });
+    let matching = match (conditions, keys_of_cells) {
+        (Some(conditions), _) => Matching::Conditions(conditions),
+        (None, Some(keys)) => Matching::Keys(keys, build_keys),
+        (None, None) => return Ok(None),
+    };
     let spec = LookupSpec {
         output: Arc::new(JoinOutput {
-            join_type: kind,
-            columns: output,
+            join_type: join.kind,
+            filter: used.filter(filter.as_ref()),
+            columns: used.output,
             key_index: needed.len(),
-            filter,
         }),
-        keys: Arc::new(keys_of_cells),
-        build_keys,
+        matching: Arc::new(matching),
         on,
         filtered: scan.filtered,
         build_groups: Vec::new(),
-        schema: join.schema(),
-        replaced: Arc::clone(plan),
+        schema: join.plan.schema(),
+        replaced: Arc::clone(&join.plan),
     };
     let inputs = [build, input];
     Ok(Some(ArrayLookupJoinExec::new(
@@ -251,10 +243,10 @@ fn narrow(
     if used.len() == join.schema().fields().len() {
         return Ok(None);
     }
-    let Some(hash_join) = join.replaced().downcast_ref::<HashJoinExec>() else {
+    let Some(replaced) = Joined::of(join.replaced())? else {
         return Ok(None);
     };
-    let replaced: Arc<dyn ExecutionPlan> = Arc::new(hash_join.with_projection(Some(used.clone()))?);
+    let replaced = replaced.with_projection(used.clone())?;
     let Some(join) = in_session(&replaced, config)? else {
         return Ok(None);
     };
@@ -288,40 +280,15 @@ fn narrow(
     Ok(Some(Arc::new(output)))
 }
 
-/// Returns the side and the index of each output column of a join.
-fn columns_of(join: &HashJoinExec, kind: JoinType) -> Vec<ColumnIndex> {
-    let columns = |side: JoinSide, input: &Arc<dyn ExecutionPlan>| {
-        let indices = 0..input.schema().fields().len();
-        indices.map(move |index| ColumnIndex { index, side })
-    };
-    let left = columns(JoinSide::Left, join.left());
-    let right = columns(JoinSide::Right, join.right());
-    let all: Vec<_> = match kind {
-        JoinType::LeftSemi | JoinType::LeftAnti => left.collect(),
-        JoinType::RightSemi | JoinType::RightAnti => right.collect(),
-        _ => left.chain(right).collect(),
-    };
-    match &join.projection {
-        Some(projection) => projection
-            .iter()
-            .map(|column| all[*column].clone())
-            .collect(),
-        None => all,
-    }
-}
-
 /// A build side that is an array, joined on expressions over its dimensions.
 struct KeyedBuild {
     side: Side,
-    /// The terms that add up to the key indices of its cells.
-    terms: Vec<KeyTerms>,
-    /// The values of each key, along the axes that it uses.
-    values: Vec<ArrayRef>,
+    cells: KeyedCells,
 }
 
 impl KeyedBuild {
-    fn try_new(join: &HashJoinExec, on: &JoinOn, keys: &ProbeKeys) -> Result<Option<Self>> {
-        let Some(side) = Side::of(join.left())? else {
+    fn try_new(join: &Joined, on: &JoinOn, keys: &ProbeKeys) -> Result<Option<Self>> {
+        let Some(side) = Side::of(&join.left)? else {
             return Ok(None);
         };
         let of_table = on.iter().map(|(key, _)| {
@@ -329,11 +296,18 @@ impl KeyedBuild {
         });
         let of_table = of_table.collect::<Result<Vec<_>>>()?;
         let evaluated = keys.terms_of(&of_table, &side.part)?;
-        Ok(evaluated.map(|(terms, values)| Self {
-            side,
-            terms,
-            values,
-        }))
+        Ok(evaluated.map(|cells| Self { side, cells }))
+    }
+
+    /// Returns the source of the build side's keys, given the column with the key indices and their
+    /// number.
+    fn keys(&self, column: usize, count: usize) -> BuildKeys {
+        let cells = self.side.part.selection.count();
+        let is_dense = cells.is_some_and(|cells| count as u64 / MAX_PER_CELL <= cells);
+        match self.cells.is_distinct && is_dense {
+            true => BuildKeys::DistinctKeyIndex(column),
+            false => BuildKeys::KeyIndex(column),
+        }
     }
 }
 

@@ -1,0 +1,581 @@
+//! Join conditions over the dimensions of an array, prepared on its axes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::make_comparator;
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{SortOptions, take};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::utils::normalize_float_zero;
+use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::joins::utils::JoinOn;
+
+use crate::grid::{Axis, AxisChunks};
+use crate::provider::join::lookup::joined::Joined;
+use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
+use crate::provider::join::zip::{Side, columns_in};
+use crate::provider::planning::pruning::is_dynamic;
+use crate::provider::plans::below::{divides, replace_columns};
+
+/// The maximum number of selected indices along an axis.
+const MAX_INDICES: u64 = 1 << 20;
+
+/// The conditions of a join over the dimensions of an array and the columns of its build side,
+/// such as `lat BETWEEN south AND north AND lon BETWEEN west AND east`.
+///
+/// The axes are grouped into [`AxisSet`]s. A condition over several axes puts them into the same
+/// set. The indices selected along an axis are numbered, so that the combinations of indices in a
+/// set are numbered, too, and the key index of a cell has one term per axis:
+///
+/// ```text
+/// axes          lat      lon      set {lat, lon}, or two sets
+/// selected      3        4
+/// stride        4        1
+///
+/// key index of cell [t, y, x] = number of y * 4 + number of x
+/// ```
+///
+/// When the query runs, the conditions are evaluated on pairs of numbers and rows of the build side
+/// ([`solve`](super::solve)).
+#[derive(Debug)]
+pub(super) struct Conditions {
+    /// The conditions over the build side alone, over its columns.
+    pub of_rows: Vec<Arc<dyn PhysicalExpr>>,
+    /// The sets of axes. The number of the last one varies fastest.
+    pub sets: Vec<AxisSet>,
+    /// The number of key indices.
+    pub count: u32,
+    /// The conditions as EXPLAIN shows them.
+    pub shown: Vec<String>,
+    /// The conjuncts of the join's filter that remain to be evaluated on pairs of matching rows:
+    /// those over attributes, and those that may fail where DataFusion would not evaluate them.
+    pub residual: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// Axes with the conditions over them.
+#[derive(Debug)]
+pub(super) struct AxisSet {
+    /// The axes, ascending.
+    pub axes: Vec<ConditionAxis>,
+    /// The conditions over several of the axes.
+    pub joint: Vec<Condition>,
+    /// The number of combinations of selected indices. They are numbered in row-major order.
+    pub count: u32,
+    /// The term of the combination with the number `n` is `n * stride`.
+    pub stride: u32,
+}
+
+/// An axis with the conditions over it alone.
+#[derive(Debug)]
+pub(super) struct ConditionAxis {
+    /// The index of the axis among those of the grid.
+    pub axis: usize,
+    /// The chunks along the axis.
+    pub chunks: AxisChunks,
+    /// The selected indices, in the order of their numbers.
+    pub indices: Vec<u32>,
+    /// `true` if the numbers ascend with the indices.
+    pub is_in_order: bool,
+    /// The coordinate of each number.
+    pub coordinates: ArrayRef,
+    pub field: Field,
+    pub comparisons: Vec<Comparison>,
+    /// The other conditions.
+    pub others: Vec<Condition>,
+}
+
+/// Compares an expression over an axis, which is monotonic in the numbers, with an expression over
+/// the columns of the build side.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    /// The value of the expression over the axis for each number. There are no nulls.
+    pub values: ArrayRef,
+    pub is_descending: bool,
+    /// The operator, with `values` as the left operand.
+    pub operator: Operator,
+    /// The right operand, over the columns of the build side.
+    pub bound: Arc<dyn PhysicalExpr>,
+    /// `true` for an equality key of a hash join, for which zeros of both signs are equal.
+    pub is_key: bool,
+}
+
+/// A condition of any form.
+#[derive(Debug)]
+pub(super) struct Condition {
+    /// The axes that it uses, as indices among the axes of its [`AxisSet`].
+    pub axes: Vec<usize>,
+    /// The columns of the build side that it uses.
+    pub columns: Vec<usize>,
+    /// The condition, over the coordinates of `axes` followed by `columns`.
+    pub expr: Arc<dyn PhysicalExpr>,
+}
+
+/// A conjunct over the columns of the array's table, followed by the columns of the build side.
+struct Conjunct {
+    expr: Arc<dyn PhysicalExpr>,
+    axes: BTreeSet<usize>,
+    comparison: Option<Sides>,
+    is_key: bool,
+}
+
+/// The two sides of a comparison.
+struct Sides {
+    /// An expression over a dimension, over the columns of the table.
+    of_axis: Arc<dyn PhysicalExpr>,
+    operator: Operator,
+    /// An expression over the columns of the build side.
+    bound: Arc<dyn PhysicalExpr>,
+}
+
+/// The columns of the array's table, followed by the columns of the build side.
+struct BothSides {
+    schema: Schema,
+    /// The number of columns of the table.
+    width: usize,
+}
+
+impl Conditions {
+    /// Prepares the conditions of a join whose probe side is an array. `on` are the keys of the
+    /// join, those of the probe side over the table.
+    ///
+    /// Returns `None` if the join has no condition over dimensions beside its keys, if the keys are
+    /// enough to find its matches, or if a key is not an expression over a single dimension.
+    /// Conjuncts can remain only in inner joins.
+    pub fn try_new(join: &Joined, on: &JoinOn, probe: &Side) -> Result<Option<Self>> {
+        let Some(filter) = &join.filter else {
+            return Ok(None);
+        };
+        let table = probe.below.node.source().schema();
+        let (dimensions, width) = (probe.part.grid.axes().len(), table.fields().len());
+        let build = join.left.schema();
+        let mut conjuncts = Vec::new();
+        let mut key_axes = BTreeSet::new();
+        for (bound, key) in on {
+            let axes: BTreeSet<usize> = columns_in([key].into_iter()).into_iter().collect();
+            if axes.len() != 1 || axes.iter().any(|axis| *axis >= dimensions) {
+                return Ok(None);
+            }
+            key_axes.extend(axes.iter().copied());
+            let sides = Sides {
+                of_axis: Arc::clone(key),
+                operator: Operator::Eq,
+                bound: Arc::clone(bound),
+            };
+            conjuncts.push(Conjunct {
+                expr: Arc::clone(key),
+                axes,
+                comparison: Some(sides),
+                is_key: true,
+            });
+        }
+        // A nested-loop join evaluates its filter on all pairs.
+        let is_evaluated_on_all = on.is_empty() && probe.below.conjuncts.is_empty();
+        let fields = table.fields().iter().chain(build.fields()).cloned();
+        let both = BothSides {
+            schema: Schema::new(fields.collect::<Vec<_>>()),
+            width,
+        };
+        let (mut residual, mut of_rows, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut needs_conditions = false;
+        for conjunct in join.conjuncts() {
+            let of_column = |number: usize, in_build: &dyn Fn(usize) -> Column| {
+                let column = filter.column_indices().get(number)?;
+                match column.side {
+                    JoinSide::Left => Some(Arc::new(in_build(column.index)) as _),
+                    JoinSide::Right => probe.below.columns.get(column.index).cloned(),
+                    JoinSide::None => None,
+                }
+            };
+            let name = |index: usize| build.field(index).name();
+            let expr = replace_columns(&conjunct, &|number| {
+                of_column(number, &|index| Column::new(name(index), width + index))
+            })?;
+            let used = columns_in([&expr].into_iter());
+            let axes: BTreeSet<usize> = used.iter().copied().filter(|n| *n < width).collect();
+            let may_fail = match is_evaluated_on_all {
+                true => divides(&expr),
+                false => may_fail(&expr, &both.schema),
+            };
+            if axes.last().is_some_and(|axis| *axis >= dimensions) || may_fail || is_dynamic(&expr)
+            {
+                residual.push(conjunct);
+                continue;
+            }
+            needs_conditions |= axes.iter().any(|axis| !key_axes.contains(axis));
+            let with_sides = replace_columns(&conjunct, &|number| {
+                of_column(number, &|index| {
+                    Column::new(&format!("build.{}", name(index)), index)
+                })
+            })?;
+            shown.push(with_sides.to_string());
+            if axes.is_empty() {
+                of_rows.push(both.of_build(&expr)?);
+                continue;
+            }
+            let comparison = both.sides(&expr)?;
+            conjuncts.push(Conjunct {
+                expr,
+                axes,
+                comparison,
+                is_key: false,
+            });
+        }
+        let is_inner = join.kind == JoinType::Inner;
+        if !(needs_conditions || (!is_inner && conjuncts.iter().any(|conjunct| conjunct.is_key)))
+            || (!is_inner && !residual.is_empty())
+        {
+            return Ok(None);
+        }
+        let Some(sets) = sets(conjuncts, probe, &both)? else {
+            return Ok(None);
+        };
+        let count = sets
+            .iter()
+            .try_fold(1u32, |count, set| count.checked_mul(set.count));
+        let Some(count) = count.filter(|count| *count < NO_KEY) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            of_rows,
+            sets,
+            count,
+            shown,
+            residual,
+        }))
+    }
+
+    /// Returns the terms that add up to the key index of a cell of this grid.
+    pub fn terms(&self, axes: &[Axis]) -> Vec<KeyTerms> {
+        let mut terms = Vec::new();
+        for set in &self.sets {
+            let mut stride = set.stride;
+            for axis in set.axes.iter().rev() {
+                let mut of_axis = vec![NO_KEY; axes[axis.axis].length() as usize];
+                for (number, index) in axis.indices.iter().enumerate() {
+                    of_axis[*index as usize] = number as u32 * stride;
+                }
+                terms.push(KeyTerms {
+                    axes: vec![axis.axis],
+                    terms: of_axis.into(),
+                });
+                stride *= axis.indices.len() as u32;
+            }
+        }
+        terms
+    }
+
+    /// Returns the axes of all sets.
+    pub fn axes(&self) -> impl Iterator<Item = &ConditionAxis> {
+        self.sets.iter().flat_map(|set| &set.axes)
+    }
+
+    /// Returns the expressions that the join evaluates on the build side.
+    pub fn expressions(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        let of_axes = self.axes().flat_map(|axis| {
+            let bounds = axis.comparisons.iter().map(|comparison| &comparison.bound);
+            bounds.chain(axis.others.iter().map(|condition| &condition.expr))
+        });
+        let joint = self.sets.iter().flat_map(|set| &set.joint);
+        self.of_rows
+            .iter()
+            .chain(of_axes)
+            .chain(joint.map(|condition| &condition.expr))
+    }
+}
+
+impl ConditionAxis {
+    /// Prepares the conditions over one axis. Returns `None` if too few or too many indices are
+    /// selected, if an expression over the axis fails, or if a key is not monotonic in the numbers.
+    fn try_new(
+        axis: usize,
+        conjuncts: Vec<Conjunct>,
+        probe: &Side,
+        both: &BothSides,
+    ) -> Result<Option<Self>> {
+        let (grid, set) = (&probe.part.grid, &probe.part.selection.axes()[axis]);
+        let of_grid = &grid.axes()[axis];
+        if !(1..=MAX_INDICES).contains(&set.count()) || of_grid.length() > u64::from(u32::MAX) {
+            return Ok(None);
+        }
+        let mut indices: Vec<u32> = set.ranges().flatten().map(|index| index as u32).collect();
+        let mut coordinates = of_grid.coordinates()?.at(set.ranges().flatten())?;
+        let field = Field::new(of_grid.name(), of_grid.data_type(), false);
+        let schema = Arc::new(Schema::new(vec![field.clone()]));
+        let (mut compared, mut others) = (Vec::new(), Vec::new());
+        for conjunct in conjuncts {
+            let Some(sides) = &conjunct.comparison else {
+                others.push(conjunct.expr);
+                continue;
+            };
+            let only = Arc::new(Column::new(of_grid.name(), 0));
+            let key = replace_columns(&sides.of_axis, &|_| Some(Arc::clone(&only) as _))?;
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&coordinates)])?;
+            // DataFusion's join stays. It reports the error if it evaluates the key on such a row.
+            let Ok(values) = key.evaluate(&batch) else {
+                return Ok(None);
+            };
+            let mut values = values.into_array(indices.len())?;
+            if conjunct.is_key {
+                values = normalize_float_zero(&values);
+            }
+            if values.logical_null_count() > 0
+                || make_comparator(&values, &values, SortOptions::default()).is_err()
+            {
+                if conjunct.is_key {
+                    return Ok(None);
+                }
+                others.push(conjunct.expr);
+                continue;
+            }
+            let comparison = Comparison {
+                values,
+                is_descending: false,
+                operator: sides.operator,
+                bound: Arc::clone(&sides.bound),
+                is_key: conjunct.is_key,
+            };
+            compared.push((comparison, conjunct.expr));
+        }
+        // In the order of an equality, the matches of a row have consecutive numbers.
+        let is_equality = |comparison: &Comparison| comparison.operator == Operator::Eq;
+        let first = compared
+            .iter()
+            .find(|(comparison, _)| is_equality(comparison));
+        let monotonic = compared
+            .iter()
+            .find(|(comparison, _)| direction(&comparison.values).is_some());
+        let sorted_by = first.or(monotonic).or(compared.first());
+        let sorted_by = sorted_by.filter(|(comparison, _)| direction(&comparison.values).is_none());
+        let is_in_order = sorted_by.is_none();
+        if let Some((comparison, _)) = sorted_by {
+            let order = stable_order(&comparison.values)?;
+            indices = order
+                .values()
+                .iter()
+                .map(|rank| indices[*rank as usize])
+                .collect();
+            coordinates = take(&coordinates, &order, None)?;
+            for (comparison, _) in &mut compared {
+                comparison.values = take(&comparison.values, &order, None)?;
+            }
+        }
+        let mut comparisons = Vec::with_capacity(compared.len());
+        for (mut comparison, expr) in compared {
+            match direction(&comparison.values) {
+                Some(is_descending) => {
+                    comparison.is_descending = is_descending;
+                    comparisons.push(comparison);
+                }
+                None if comparison.is_key => return Ok(None),
+                None => others.push(expr),
+            }
+        }
+        let others = others
+            .iter()
+            .map(|expr| Condition::new(expr, &[axis], both));
+        Ok(Some(Self {
+            axis,
+            chunks: grid.chunk_grid().axis(axis),
+            is_in_order,
+            indices,
+            coordinates,
+            field,
+            comparisons,
+            others: others.collect::<Result<_>>()?,
+        }))
+    }
+}
+
+impl Condition {
+    /// Creates a condition from a conjunct. `set` are the axes of its [`AxisSet`].
+    fn new(conjunct: &Arc<dyn PhysicalExpr>, set: &[usize], both: &BothSides) -> Result<Self> {
+        let used = columns_in([conjunct].into_iter());
+        let (axes, columns): (Vec<usize>, Vec<usize>) =
+            used.iter().partition(|number| **number < both.width);
+        let expr = replace_columns(conjunct, &|number| {
+            let place = used.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(
+                both.schema.field(number).name(),
+                place,
+            )))
+        })?;
+        Ok(Self {
+            axes: axes
+                .iter()
+                .filter_map(|axis| set.binary_search(axis).ok())
+                .collect(),
+            columns: columns.iter().map(|number| number - both.width).collect(),
+            expr,
+        })
+    }
+}
+
+/// Groups conjuncts by their axes. Returns `None` if an axis cannot be prepared, or if there are too
+/// many combinations of indices.
+fn sets(conjuncts: Vec<Conjunct>, probe: &Side, both: &BothSides) -> Result<Option<Vec<AxisSet>>> {
+    let mut groups: Vec<(BTreeSet<usize>, Vec<Conjunct>)> = Vec::new();
+    for conjunct in conjuncts {
+        let mut axes = conjunct.axes.clone();
+        let mut together = Vec::new();
+        let (apart, joined): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .partition(|(others, _)| others.is_disjoint(&axes));
+        groups = apart;
+        for (others, conjuncts) in joined {
+            axes.extend(others);
+            together.extend(conjuncts);
+        }
+        together.push(conjunct);
+        groups.push((axes, together));
+    }
+    // The last axis varies fastest.
+    groups.sort_by_key(|(axes, _)| axes.last().copied());
+    let mut sets = Vec::with_capacity(groups.len());
+    let mut stride = 1u32;
+    for (axes, conjuncts) in groups.into_iter().rev() {
+        let axes: Vec<usize> = axes.into_iter().collect();
+        let (joint, single): (Vec<_>, Vec<_>) = conjuncts
+            .into_iter()
+            .partition(|conjunct| conjunct.axes.len() > 1);
+        let mut of_axis: Vec<Vec<Conjunct>> = axes.iter().map(|_| Vec::new()).collect();
+        for conjunct in single {
+            let place = axes.iter().position(|axis| conjunct.axes.contains(axis));
+            if let Some(place) = place {
+                of_axis[place].push(conjunct);
+            }
+        }
+        let mut prepared = Vec::with_capacity(axes.len());
+        let mut count = 1u32;
+        for (axis, conjuncts) in axes.iter().zip(of_axis) {
+            let Some(axis) = ConditionAxis::try_new(*axis, conjuncts, probe, both)? else {
+                return Ok(None);
+            };
+            let Some(product) = count.checked_mul(axis.indices.len() as u32) else {
+                return Ok(None);
+            };
+            count = product;
+            prepared.push(axis);
+        }
+        let joint = joint.iter();
+        let joint = joint.map(|conjunct| Condition::new(&conjunct.expr, &axes, both));
+        sets.push(AxisSet {
+            axes: prepared,
+            joint: joint.collect::<Result<_>>()?,
+            count,
+            stride,
+        });
+        let Some(next) = stride.checked_mul(count) else {
+            return Ok(None);
+        };
+        stride = next;
+    }
+    sets.reverse();
+    Ok(Some(sets))
+}
+
+impl BothSides {
+    /// Splits a comparison of an expression over a single dimension with an expression over the
+    /// build side. Returns `None` for all other expressions.
+    fn sides(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Sides>> {
+        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+            return Ok(None);
+        };
+        let (left, right) = (binary.left(), binary.right());
+        let is_order = matches!(
+            binary.op(),
+            Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+        );
+        if !is_order || left.data_type(&self.schema)? != right.data_type(&self.schema)? {
+            return Ok(None);
+        }
+        let columns = |expr| columns_in([expr].into_iter());
+        let is_of_axis = |expr| matches!(columns(expr).as_slice(), [axis] if *axis < self.width);
+        let is_of_build = |expr| columns(expr).iter().all(|number| *number >= self.width);
+        let (of_axis, operator, bound) = if is_of_axis(left) && is_of_build(right) {
+            (left, *binary.op(), right)
+        } else if is_of_axis(right) && is_of_build(left) {
+            let Some(operator) = binary.op().swap() else {
+                return Ok(None);
+            };
+            (right, operator, left)
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Sides {
+            of_axis: Arc::clone(of_axis),
+            operator,
+            bound: self.of_build(bound)?,
+        }))
+    }
+
+    /// Returns an expression over the build side alone, over its columns.
+    fn of_build(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        replace_columns(expr, &|number| {
+            let place = number.checked_sub(self.width)?;
+            Some(Arc::new(Column::new(
+                self.schema.field(number).name(),
+                place,
+            )))
+        })
+    }
+}
+
+/// Returns `true` if values descend, `false` if they ascend or are all equal; `None` if they are not
+/// monotonic.
+fn direction(values: &ArrayRef) -> Option<bool> {
+    let compare = make_comparator(values, values, SortOptions::default()).ok()?;
+    let steps = || (1..values.len()).map(|next| compare(next - 1, next));
+    if steps().all(|order| order.is_le()) {
+        Some(false)
+    } else {
+        steps().all(|order| order.is_ge()).then_some(true)
+    }
+}
+
+/// Returns the indices of values in ascending order. Equal values keep their order.
+fn stable_order(values: &ArrayRef) -> Result<UInt32Array> {
+    let compare = make_comparator(values, values, SortOptions::default())?;
+    let mut order: Vec<u32> = (0..values.len() as u32).collect();
+    order.sort_by(|one, other| compare(*one as usize, *other as usize));
+    Ok(order.into())
+}
+
+/// Returns `true` if an expression over the columns of `schema` may fail on some values: it divides
+/// by a value that may be zero, calls a function, or casts to a type that does not have all values.
+fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let calls_or_narrows = expr.exists(|expr| {
+        if expr.is::<ScalarFunctionExpr>() {
+            return Ok(true);
+        }
+        let Some(cast) = expr.downcast_ref::<CastExpr>() else {
+            return Ok(false);
+        };
+        Ok(!is_widening(
+            &cast.expr().data_type(schema)?,
+            cast.cast_type(),
+        ))
+    });
+    divides(expr) || calls_or_narrows.unwrap_or(true)
+}
+
+/// Returns `true` if every value of one type can be cast to another.
+fn is_widening(from: &DataType, to: &DataType) -> bool {
+    if from.is_temporal() {
+        return to.is_temporal();
+    }
+    let integer = |data_type: &DataType| {
+        Some((data_type.primitive_width()?, data_type.is_signed_integer()))
+            .filter(|_| data_type.is_integer())
+    };
+    match (integer(from), integer(to)) {
+        (Some((narrow, is_signed)), Some((wide, to_signed))) => {
+            wide >= narrow && is_signed == to_signed || wide > narrow && to_signed
+        }
+        _ => from.is_numeric() && to.is_floating(),
+    }
+}
