@@ -24,9 +24,9 @@ use crate::provider::plans::below::{InlinedInput, below_exchange};
 
 /// The maximum number of groups per selected cell. Above it most groups are empty, and DataFusion's
 /// hash aggregation, which creates groups on demand, is cheaper.
-const SPARSE: u64 = 4;
+pub(super) const SPARSE: u64 = 4;
 /// A number of groups that is always accepted.
-const FEW_GROUPS: u64 = 1 << 16;
+pub(super) const FEW_GROUPS: u64 = 1 << 16;
 
 /// Computes aggregations over array scans in array space if there are no grouping expressions or
 /// each of them refers to a single dimension. Leaves all other aggregations unchanged.
@@ -157,7 +157,10 @@ fn below_join(
         return Ok(None);
     }
     let join = replace_all(Arc::clone(&below.node), config)?;
-    with_input(plan, &below.node, &join).map(Some)
+    match Arc::ptr_eq(&join, &below.node) {
+        true => Ok(Some(Arc::clone(plan))),
+        false => with_input(plan, &below.node, &join).map(Some),
+    }
 }
 
 /// Returns the operator that computes the aggregation `plan` over a lookup join; `None` if there is

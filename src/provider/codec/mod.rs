@@ -45,6 +45,7 @@ use crate::provider::catalog::reopen;
 use crate::provider::functions::completed_times::CompletedTimes;
 use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::join::lookup;
+use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 
@@ -136,17 +137,18 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation does not run in array space"),
                 }
             }
-            (Operator::LookupJoin { is_filtered }, [replaced, build, probe, filter]) => {
+            (Operator::LookupJoin(join), [replaced, build, probe, filter, groups, schema]) => {
                 let config = context.session_config().options();
-                let Some(operator) = lookup::rule::operator(replaced, config, is_filtered)? else {
+                let operator = lookup::rule::operator(replaced, config, join.is_filtered)?;
+                let Some(operator) = operator else {
                     return plan_err!("an encoded join is not a lookup join");
                 };
-                let inputs = [Arc::clone(build), Arc::clone(probe)];
-                Ok(Arc::new(operator.with_dynamic_filter(inputs, filter)?))
+                let inputs = [build, probe, filter, groups, schema];
+                Ok(Arc::new(operator.decode(&join, inputs)?))
             }
-            (Operator::JoinAggregate {}, [replaced]) => {
+            (Operator::JoinAggregate {}, [replaced, join]) => {
                 match rule::over_join(replaced, context.session_config().options())? {
-                    Some(operator) => Ok(Arc::new(operator)),
+                    Some(operator) => Ok(Arc::new(operator.over(Arc::clone(join)))),
                     None => plan_err!("an encoded aggregation over a join has no group numbers"),
                 }
             }
@@ -217,9 +219,7 @@ pub(in crate::provider) enum Operator {
         restarts: bool,
     },
     JoinAggregate {},
-    LookupJoin {
-        is_filtered: bool,
-    },
+    LookupJoin(EncodedJoin),
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),
 }

@@ -57,6 +57,10 @@ impl ScalarUDFImpl for FastPower {
         self.inner.return_field_from_args(arguments)
     }
 
+    fn is_strict(&self) -> bool {
+        self.inner.is_strict()
+    }
+
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.coerce_types(types)
     }

@@ -84,6 +84,19 @@ async fn groups_are_numbered() {
                 "time, zone",
                 true,
             ),
+            ("count(*), sum(value)", &outer, "zone", true),
+            (
+                "count(*), sum(value)",
+                &outer,
+                "coalesce(zone, '?'), zone IS NULL",
+                true,
+            ),
+            (
+                "count(*), sum(value)",
+                &zones,
+                "10 / (9 - coalesce(z.lat, 0))",
+                true,
+            ),
             (
                 "count(*), count(zone), sum(value)",
                 &outer,

@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, LambdaExpr};
 
 use crate::grid::{Axis, Coordinates};
 use crate::provider::aggregate::plan::group_axis::evaluate;
@@ -40,7 +40,12 @@ impl AxisExpressions {
 
     /// Replaces the parts of an expression that use a single dimension by columns.
     pub fn replace_in(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        let known = self.all.len();
         let replaced = Arc::clone(expr).transform_down(|expr| {
+            // The parameters of lambdas are not columns.
+            if expr.is::<LambdaExpr>() {
+                return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
+            }
             let dimension = match columns_in(std::iter::once(&expr))[..] {
                 [column] if column < self.dimensions && !expr.is::<Column>() => column,
                 _ => return Ok(Transformed::no(expr)),
@@ -58,7 +63,11 @@ impl AxisExpressions {
                 TreeNodeRecursion::Jump,
             ))
         });
-        replaced.map(|replaced| replaced.data)
+        replaced.map(|replaced| replaced.data).or_else(|_| {
+            // A node refuses columns as its children.
+            self.all.truncate(known);
+            Ok(Arc::clone(expr))
+        })
     }
 
     /// Returns the field of a column; `None` for columns of the table.
@@ -71,13 +80,18 @@ impl AxisExpressions {
         Ok(Some(Field::new(expr.to_string(), data_type, true)))
     }
 
-    /// Evaluates the expressions on the coordinates of a grid. Returns the dimension and the value
-    /// at each index along it; `None` if an axis is long, or if an expression fails or is null.
-    pub fn values(&self, axes: &[Axis]) -> Result<Option<Vec<(usize, Coordinates)>>> {
+    /// Evaluates the expressions on the coordinates of a grid with so many selected cells. Returns the
+    /// dimension and the value at each index along it; `None` if an axis is longer than there are
+    /// cells, or if an expression fails or is null.
+    pub fn values(
+        &self,
+        axes: &[Axis],
+        cells: Option<u64>,
+    ) -> Result<Option<Vec<(usize, Coordinates)>>> {
         let mut all = Vec::with_capacity(self.all.len());
         for (dimension, expr) in &self.all {
             let axis = &axes[*dimension];
-            if axis.length() > MAX_LENGTH {
+            if axis.length() > MAX_LENGTH.min(cells.unwrap_or(u64::MAX)) {
                 return Ok(None);
             }
             let coordinates = axis.coordinates()?.slice(0..axis.length());

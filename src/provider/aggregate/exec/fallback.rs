@@ -15,6 +15,9 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, TryStreamExt};
 
+use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
+use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
+
 /// Runs the plan that the operator replaced, and sorts the rows by `ordering`. The plan was
 /// captured before DataFusion enforced what its nodes require of their inputs, such as hash
 /// partitioning, so the requirements are enforced here.
@@ -30,6 +33,8 @@ pub(crate) fn execute(
     }
     let config = context.session_config().options();
     plan = EnsureRequirements::new().optimize(plan, config)?;
+    plan = SPILL_LONG_LIMITS.optimize(plan, config)?;
+    plan = RESTART_BUILD_SIDES.optimize(plan, config)?;
     if plan.output_partitioning().partition_count() > 1 {
         plan = Arc::new(CoalescePartitionsExec::new(plan));
     }

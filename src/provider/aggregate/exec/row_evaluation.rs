@@ -132,7 +132,7 @@ impl RowEvaluation {
             .as_ref()
             .is_none_or(|(of, _)| *of != chunk.part)
         {
-            match self.axis_expressions.values(axes)? {
+            match self.axis_expressions.values(axes, part.selection.count())? {
                 Some(values) => self.on_axes = Some((chunk.part, values)),
                 None => {
                     *self = Self::with(job, self.batch_size, false)?;

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UI
 use arrow::compute::{cast, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, JoinSide, Result, internal_err, resources_err};
+use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::metrics::{
@@ -20,7 +20,6 @@ use futures::{StreamExt, TryStreamExt};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::fallback;
 use crate::provider::aggregate::joined::plan::JoinAggregation;
-use crate::provider::aggregate::plan::groups::MAX_GROUPS;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::planning::mask::mask;
@@ -28,6 +27,11 @@ use crate::provider::planning::mask::mask;
 /// The number of rows between two measurements of the accumulators' size. With more groups than
 /// this, the number of groups.
 const GROWTH: usize = 1 << 16;
+/// The maximum number of bytes of all workers' partial states together, if there is more than one
+/// worker.
+const MAX_BYTES: usize = 1 << 30;
+/// The approximate number of bytes of the results of a group, before and after they are gathered.
+const BYTES_PER_RESULT: usize = 16;
 
 /// One execution of the operator.
 pub(super) struct Execution {
@@ -46,7 +50,7 @@ struct Job {
     program: Arc<JoinAggregation>,
     /// The groups of the build side, if the aggregation is grouped by it.
     build: Option<Arc<BuildGroups>>,
-    /// The number of groups of the build side. One more stands for rows without a match.
+    /// The number of groups of the build side.
     build_count: usize,
     /// The number of groups.
     count: usize,
@@ -64,12 +68,13 @@ struct Worker {
 }
 
 impl Execution {
-    /// Returns the output rows, aggregated by group number or, if there is not enough memory, by
-    /// DataFusion's own plan.
+    /// Returns the output rows, aggregated by group number or, if there is not enough memory, or there
+    /// are too many groups, by DataFusion's own plan.
     pub async fn run(self) -> Result<Batches> {
         let baseline = BaselineMetrics::new(&self.metrics, 0);
         match self.by_number(&baseline).await {
-            Ok(batches) => return Ok(batches),
+            Ok(Some(batches)) => return Ok(batches),
+            Ok(None) => {}
             Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
             Err(error) => return Err(error),
         }
@@ -81,15 +86,19 @@ impl Execution {
             .boxed())
     }
 
-    async fn by_number(&self, baseline: &BaselineMetrics) -> Result<Batches> {
+    async fn by_number(&self, baseline: &BaselineMetrics) -> Result<Option<Batches>> {
+        // Another rule may have put a node on top of the join.
         let Some(join) = self.join.downcast_ref::<ArrayLookupJoinExec>() else {
-            return internal_err!("the input of ArrayJoinAggregateExec is not a lookup join");
+            return Ok(None);
         };
         let build = join.build_groups(&self.context).await?;
-        let build_count = build.as_ref().map_or(1, |groups| groups.count + 1);
+        if build.is_none() && self.program.is_grouped_by_build {
+            return Ok(None);
+        }
+        let build_count = build.as_ref().map_or(1, |groups| groups.count);
         let count = self.program.probe_groups().checked_mul(build_count);
-        let Some(count) = count.filter(|count| *count <= MAX_GROUPS) else {
-            return resources_err!("there are more than {MAX_GROUPS} groups");
+        let Some(count) = count.filter(|count| self.program.has_room_for(*count)) else {
+            return Ok(None);
         };
         let partitions = self.join.output_partitioning().partition_count();
         let job = Arc::new(Job {
@@ -102,7 +111,8 @@ impl Execution {
             context: Arc::clone(&self.context),
         });
         let mut workers = Vec::with_capacity(partitions);
-        for _ in 0..partitions.max(1) {
+        let bytes = job.bytes_per_worker()?;
+        for _ in 0..partitions.min(MAX_BYTES / bytes.max(1)).max(1) {
             match Worker::try_new(&job) {
                 Ok(worker) => workers.push(worker),
                 // Fewer workers read the partitions one after another.
@@ -140,7 +150,19 @@ impl Execution {
             let _reserved = &merged.memory;
             Ok(batch.record_output(&baseline))
         });
-        Ok(futures::stream::iter(batches).boxed())
+        Ok(Some(futures::stream::iter(batches).boxed()))
+    }
+}
+
+impl Job {
+    /// Returns the approximate number of bytes of a worker's partial state.
+    fn bytes_per_worker(&self) -> Result<usize> {
+        let is_grouped = self.program.is_grouped();
+        let mut bytes = self.count;
+        for aggregate in &self.program.aggregates {
+            bytes += Accumulated::initial_bytes(&aggregate.function, is_grouped, self.count)?;
+        }
+        Ok(bytes)
     }
 }
 
@@ -150,11 +172,7 @@ impl Worker {
         let memory = MemoryConsumer::new("ArrayJoinAggregateExec");
         let memory = memory.register(job.context.memory_pool());
         let is_grouped = program.is_grouped();
-        let mut bytes = job.count;
-        for aggregate in &program.aggregates {
-            bytes += Accumulated::initial_bytes(&aggregate.function, is_grouped, job.count)?;
-        }
-        memory.try_grow(bytes)?;
+        memory.try_grow(job.bytes_per_worker()?)?;
         let schema = job.join.schema();
         let aggregates = program.aggregates.iter();
         let accumulated = aggregates
@@ -221,12 +239,13 @@ impl Worker {
         }
         if let Some(of_build) = of_build {
             let of_build = of_build.as_primitive::<UInt32Type>();
+            let unmatched = job.build.as_ref().map_or(0, |groups| groups.unmatched);
             let places = groups.iter_mut().zip(of_build.values()).enumerate();
             for (row, (group, number)) in places {
                 let has_match = of_build.nulls().is_none_or(|nulls| nulls.is_valid(row));
                 *group += match has_match {
                     true => *number as usize,
-                    false => job.build_count - 1,
+                    false => unmatched,
                 };
             }
         }
@@ -248,9 +267,10 @@ impl Worker {
         for (one, other) in self.present.iter_mut().zip(&other.present) {
             *one |= other;
         }
-        // Accumulators that keep values are merged through a partial state.
+        // Accumulators that keep values are merged through a partial state and a copy of that state.
         let sizes = other.accumulated.iter().map(Accumulated::size);
-        self.memory.try_grow(sizes.sum())?;
+        self.memory
+            .try_grow(sizes.sum::<usize>().saturating_mul(2))?;
         for (one, other) in self.accumulated.iter_mut().zip(&mut other.accumulated) {
             one.merge(&other.state()?, count)?;
         }
@@ -275,6 +295,8 @@ impl Worker {
             UInt32Array::from_iter_values(groups.map(|(group, _)| group as u32))
         });
         let mut values = Vec::with_capacity(self.accumulated.len());
+        let bytes = (self.accumulated.len() * BYTES_PER_RESULT).saturating_mul(job.count);
+        self.memory.try_grow(bytes)?;
         for accumulated in &mut self.accumulated {
             let all = accumulated.evaluate()?;
             values.push(match &present {
@@ -328,11 +350,8 @@ impl Answer {
         }
         let mut of_build = Vec::new();
         if let Some(build) = &job.build {
-            let numbers = groups.map(|group| {
-                let number = group % job.build_count;
-                (number < build.count).then_some(number as u32)
-            });
-            let numbers = numbers.collect::<UInt32Array>();
+            let numbers = groups.map(|group| (group % job.build_count) as u32);
+            let numbers = UInt32Array::from_iter_values(numbers);
             let values = build.values.iter();
             let values = values.map(|values| Ok(take(values, &numbers, None)?));
             of_build = values.collect::<Result<Vec<_>>>()?;

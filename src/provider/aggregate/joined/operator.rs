@@ -77,6 +77,11 @@ impl ArrayJoinAggregateExec {
         }
     }
 
+    /// Returns the operator over another plan of the same join.
+    pub(crate) fn over(&self, join: Arc<dyn ExecutionPlan>) -> Self {
+        Self::of(join, Arc::clone(&self.program), Arc::clone(&self.engine))
+    }
+
     /// Returns the names of the aggregate functions.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let aggregates = self.program.aggregates.iter();
@@ -145,8 +150,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         let Ok([join]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
             return internal_err!("ArrayJoinAggregateExec has one child");
         };
-        let (program, engine) = (Arc::clone(&self.program), Arc::clone(&self.engine));
-        Ok(Arc::new(Self::of(join, program, engine)))
+        Ok(Arc::new(self.over(join)))
     }
 
     fn execute(
@@ -180,7 +184,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         &self,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
-        let inputs = context.encode_children([&self.engine])?;
+        let inputs = context.encode_children([&self.engine, &self.join])?;
         Operator::JoinAggregate {}.encode(inputs).map(Some)
     }
 }

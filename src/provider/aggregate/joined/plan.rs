@@ -12,6 +12,8 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::provider::aggregate::joined::operator::ArrayJoinAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
+use crate::provider::aggregate::plan::groups::MAX_GROUPS;
+use crate::provider::aggregate::rule::{FEW_GROUPS, SPARSE};
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::GroupKeys;
 use crate::provider::join::lookup::keys::ProbeKeys;
@@ -32,6 +34,8 @@ pub(in crate::provider) struct JoinAggregation {
     pub aggregates: Vec<Aggregate>,
     /// The predicate that joined rows have to satisfy.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// The number of selected cells of the probe side, if known.
+    pub cells: Option<u64>,
     /// The grouping expressions, for EXPLAIN.
     pub expressions: Vec<Arc<dyn PhysicalExpr>>,
 }
@@ -42,6 +46,13 @@ impl JoinAggregation {
         !self.groups.is_empty()
     }
 
+    /// Returns `true` if so many groups are fewer than hashing them would be worth.
+    pub fn has_room_for(&self, groups: usize) -> bool {
+        let cells = self.cells.unwrap_or(u64::MAX);
+        groups as u64 <= FEW_GROUPS
+            || (groups <= MAX_GROUPS && groups as u64 <= cells.saturating_mul(SPARSE))
+    }
+
     /// Returns an upper bound on the number of groups of the probe side.
     pub fn probe_groups(&self) -> usize {
         self.probe.as_ref().map_or(1, |keys| keys.count)
@@ -50,8 +61,8 @@ impl JoinAggregation {
 
 /// Returns the operator that computes the aggregation `first`, whose input is a lookup join with
 /// filters and projections, and produces the output of `plan`. `None` if a grouping expression uses
-/// attributes of the array or both sides of the join, or if rows of the build side without a match
-/// are output.
+/// attributes of the array or both sides of the join, if rows of the build side without a match are
+/// output, or if there are many groups per cell.
 pub(in crate::provider) fn operator(
     plan: &Arc<dyn ExecutionPlan>,
     first: &AggregateExec,
@@ -70,7 +81,8 @@ pub(in crate::provider) fn operator(
         join.join_type(),
         JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
     );
-    if !takes {
+    // With a limit, DataFusion stops early.
+    if !takes || first.limit_options().is_some() {
         return Ok(None);
     }
     let aggregation = aggregation.over(&below)?;
@@ -125,6 +137,7 @@ pub(in crate::provider) fn operator(
         })
     })?;
     let program = JoinAggregation {
+        cells: join.cells()?,
         groups,
         is_grouped_by_build: !keys.build.is_empty(),
         probe: keys.probe,
@@ -132,6 +145,9 @@ pub(in crate::provider) fn operator(
         predicate: conjunction_opt(renumbered.conjuncts),
         expressions: aggregation.groups,
     };
+    if !program.has_room_for(program.probe_groups()) {
+        return Ok(None);
+    }
     let operator = ArrayJoinAggregateExec::new(join_with_groups, program, Arc::clone(plan));
     Ok(Some(operator))
 }

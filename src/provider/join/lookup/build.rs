@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64, AtomicUsize};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    Array, ArrayData, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
 };
-use arrow::buffer::BooleanBuffer;
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::{concat, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
 use datafusion::common::{Result, ScalarValue, internal_err, resources_datafusion_err};
@@ -153,9 +153,13 @@ impl BuildSide {
                 });
             }
         }
-        let mut batches = Vec::new();
+        let (mut batches, mut bytes, mut seen) = (Vec::new(), 0, HashSet::new());
         while let Some(batch) = input.try_next().await? {
-            memory.try_grow(bytes_of(&batch))?;
+            let columns = batch.columns().iter();
+            let new = columns.map(|column| new_bytes(&column.to_data(), &mut seen));
+            let new = new.sum();
+            memory.try_grow(new)?;
+            bytes += new;
             batches.push(batch);
         }
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
@@ -181,7 +185,6 @@ impl BuildSide {
             (known, bounds) = (Some(matches), keyed.bounds);
         }
         // The batches and their concatenation exist at the same time.
-        let bytes = batches.iter().map(bytes_of).sum();
         memory.try_grow(bytes)?;
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
@@ -343,15 +346,17 @@ impl BuildSide {
     }
 }
 
-/// Returns the size of a batch in bytes. Batches are often slices of the same arrays.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    let columns = batch.columns().iter();
-    // The size of some nested arrays is unknown.
-    let bytes = columns.map(|column| {
-        let size = column.to_data().get_slice_memory_size();
-        size.unwrap_or_else(|_| column.get_array_memory_size())
-    });
-    bytes.sum()
+/// Returns the size of the buffers of an array that are not in `seen` yet. Batches are often slices of
+/// the same buffers.
+fn new_bytes(array: &ArrayData, seen: &mut HashSet<usize>) -> usize {
+    let nulls = array.nulls().map(NullBuffer::buffer);
+    let buffers = array.buffers().iter().chain(nulls);
+    let buffers = buffers.filter(|buffer| seen.insert(buffer.data_ptr().as_ptr() as usize));
+    let mut bytes: usize = buffers.map(Buffer::capacity).sum();
+    for child in array.child_data() {
+        bytes += new_bytes(child, seen);
+    }
+    bytes
 }
 
 /// Returns one bit per row number, which is set unless the row number is [`NO_ROW`].

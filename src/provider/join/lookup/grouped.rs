@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{JoinSide, Result};
 use datafusion::config::ConfigOptions;
@@ -27,32 +27,47 @@ pub(in crate::provider) struct BuildGroups {
     pub values: Vec<ArrayRef>,
     /// The number of groups.
     pub count: usize,
+    /// The group of rows of the probe side without a match.
+    pub unmatched: usize,
 }
 
 impl BuildGroups {
-    /// Numbers the groups of some rows. Returns them with the group number of each row. Like in
-    /// GROUP BY, nulls are equal.
+    /// Numbers the groups of some rows, and of a row of nulls. Returns them with the group number of
+    /// each row. Like in GROUP BY, nulls are equal.
     pub fn of(
         expressions: &[Arc<dyn PhysicalExpr>],
         rows: &RecordBatch,
     ) -> Result<(Self, UInt32Array)> {
-        let (mut fields, mut columns) = (Vec::new(), Vec::new());
-        for (number, expr) in expressions.iter().enumerate() {
-            let values = expr.evaluate(rows)?.into_array(rows.num_rows())?;
-            fields.push(Field::new(
-                number.to_string(),
-                values.data_type().clone(),
-                true,
-            ));
-            columns.push(values);
-        }
-        let schema = Arc::new(Schema::new(fields));
+        let fields = rows.schema_ref().fields().iter();
+        let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let nulls = RecordBatch::try_new_with_options(
+            Arc::clone(&schema),
+            rows.columns()
+                .iter()
+                .map(|column| new_null_array(column.data_type(), 1))
+                .collect(),
+            &RecordBatchOptions::new().with_row_count(Some(1)),
+        )?;
+        let evaluate = |batch: &RecordBatch| {
+            let values = expressions.iter();
+            let values = values.map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
+            values.collect::<Result<Vec<ArrayRef>>>()
+        };
+        let (columns, of_nulls) = (evaluate(rows)?, evaluate(&nulls)?);
+        let fields = columns.iter().enumerate();
+        let fields = fields.map(|(number, values)| {
+            Field::new(number.to_string(), values.data_type().clone(), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let mut groups = new_group_values(schema, &GroupOrdering::None)?;
-        let mut numbers = Vec::with_capacity(rows.num_rows());
+        let (mut numbers, mut unmatched) = (Vec::with_capacity(rows.num_rows()), Vec::new());
         groups.intern(&columns, &mut numbers)?;
+        groups.intern(&of_nulls, &mut unmatched)?;
         let found = Self {
             count: groups.len(),
             values: groups.emit(EmitTo::All)?,
+            unmatched: unmatched.first().copied().unwrap_or(0),
         };
         let numbers = numbers.into_iter().map(|number| number as u32);
         Ok((found, UInt32Array::from_iter_values(numbers)))
@@ -71,6 +86,12 @@ impl ArrayLookupJoinExec {
     /// Returns the side and the index of each output column.
     pub(in crate::provider) fn output_columns(&self) -> &[ColumnIndex] {
         &self.spec().output.columns
+    }
+
+    /// Returns the number of selected cells of the probe side, if known.
+    pub(in crate::provider) fn cells(&self) -> Result<Option<u64>> {
+        let columns = GridColumns::of_join(self)?;
+        Ok(columns.and_then(|columns| columns.part.selection.count()))
     }
 
     /// Numbers grouping expressions over output columns of the probe side. Returns `None` if they are

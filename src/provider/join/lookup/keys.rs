@@ -1,7 +1,7 @@
 //! Join keys, evaluated on the axes of a grid.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::NullBuffer;
@@ -49,6 +49,8 @@ struct KeyPart {
     distinct: DistinctKeys,
     /// `true` if a key is null on a selected coordinate.
     has_nulls: bool,
+    /// The values of each key, one per distinct combination, once they are needed.
+    values: OnceLock<Vec<ArrayRef>>,
 }
 
 /// Terms of key indices along some axes: one for every combination of indices, in row-major order.
@@ -205,8 +207,15 @@ impl ProbeKeys {
             let count = part.distinct.rows.len() as u32 + 1;
             let numbers = indices.iter().map(|index| index / part.stride % count);
             let numbers = UInt32Array::from_iter_values(numbers);
-            for (number, values) in part.keys.iter().zip(part.distinct.values()?) {
-                all[*number] = Some(take(&values, &numbers, None)?);
+            let values = match part.values.get() {
+                Some(values) => values,
+                None => {
+                    let values = part.distinct.values()?;
+                    part.values.get_or_init(|| values)
+                }
+            };
+            for (number, values) in part.keys.iter().zip(values) {
+                all[*number] = Some(take(values, &numbers, None)?);
             }
         }
         // Every key belongs to a part.
@@ -324,6 +333,7 @@ impl KeyPart {
             stride,
             distinct,
             has_nulls,
+            values: OnceLock::new(),
         }))
     }
 

@@ -28,6 +28,8 @@ mod boxes;
 pub(crate) mod build;
 mod conditions;
 mod dense;
+#[cfg(feature = "proto")]
+pub(crate) mod encoded;
 mod extension;
 pub(in crate::provider) mod grouped;
 mod joined;

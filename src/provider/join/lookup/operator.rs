@@ -1,7 +1,5 @@
 //! The physical operator of lookup joins.
 
-#[cfg(feature = "proto")]
-use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, OnceLock};
 
@@ -33,9 +31,7 @@ use futures::{FutureExt, TryStreamExt};
 
 #[cfg(feature = "proto")]
 use {
-    crate::provider::codec::{Operator, carried, carrier},
-    arrow::datatypes::Schema,
-    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    arrow::datatypes::Schema, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
@@ -96,7 +92,7 @@ pub(super) struct LookupSpec {
 #[cfg(feature = "proto")]
 impl LookupSpec {
     /// Returns the schema to which the columns of the dynamic filter refer; empty without a filter.
-    fn filter_schema(&self) -> SchemaRef {
+    pub fn filter_schema(&self) -> SchemaRef {
         let filtered = self.filtered.as_ref();
         filtered.map_or_else(
             || Arc::new(Schema::empty()),
@@ -162,7 +158,7 @@ impl ArrayLookupJoinExec {
     }
 
     /// Returns the groups of the build side's rows, after collecting the build side unless that is
-    /// done; `None` without grouping expressions over the build side.
+    /// done; `None` without grouping expressions over the build side, and if one fails on a row.
     pub(in crate::provider) async fn build_groups(
         &self,
         context: &Arc<TaskContext>,
@@ -192,29 +188,6 @@ impl ArrayLookupJoinExec {
     pub(super) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
         &self.spec.replaced
     }
-
-    /// Returns the operator with new inputs and the dynamic filter that `carrier` carries, if any.
-    /// The scan of the probe side shares this filter.
-    #[cfg(feature = "proto")]
-    pub(crate) fn with_dynamic_filter(
-        &self,
-        inputs: [Arc<dyn ExecutionPlan>; 2],
-        carrier: &Arc<dyn ExecutionPlan>,
-    ) -> Result<Self> {
-        let filter = match carried(carrier, &self.spec.filter_schema())?.pop() {
-            None => None,
-            Some(filter) => {
-                let filter: Arc<dyn Any + Send + Sync> = filter;
-                match filter.downcast::<DynamicFilterPhysicalExpr>() {
-                    Ok(filter) => Some(filter),
-                    Err(_) => {
-                        return internal_err!("a lookup join expects a dynamic filter");
-                    }
-                }
-            }
-        };
-        Ok(Self::new(inputs, Arc::clone(&self.spec), filter))
-    }
 }
 
 /// Collects the build side and updates the dynamic filter with the bounds of its keys.
@@ -240,7 +213,12 @@ async fn collect(
     )
     .await?;
     if !spec.build_groups.is_empty() {
-        build.number_groups(&spec.build_groups)?;
+        match build.number_groups(&spec.build_groups) {
+            // DataFusion evaluates the expressions only on rows with a match. The aggregation is left
+            // to it.
+            Err(error) if !matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
+            numbered => numbered?,
+        }
     }
     MetricBuilder::new(metrics)
         .global_counter("build_rows")
@@ -441,16 +419,6 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         &self,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
-        let filter = self.dynamic_filter.iter();
-        let filter: Vec<_> = filter
-            .map(|filter| Arc::clone(filter) as Arc<dyn PhysicalExpr>)
-            .collect();
-        let filter = carrier(&filter, &self.spec.filter_schema())?;
-        let [build, probe] = &self.inputs;
-        let inputs = context.encode_children([&self.spec.replaced, build, probe, &filter])?;
-        let is_filtered = self.dynamic_filter.is_some();
-        Operator::LookupJoin { is_filtered }
-            .encode(inputs)
-            .map(Some)
+        self.encode(context).map(Some)
     }
 }
