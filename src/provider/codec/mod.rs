@@ -47,6 +47,7 @@ use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::join::lookup;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
+use crate::provider::window;
 
 /// The version of this crate, which must be the same in both processes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -144,6 +145,13 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 let inputs = [Arc::clone(build), Arc::clone(probe)];
                 Ok(Arc::new(operator.with_dynamic_filter(inputs, filter)?))
             }
+            (Operator::Window { columns }, [replaced]) => {
+                let config = context.session_config().options();
+                match window::rule::operator(replaced, Some(&columns), config)? {
+                    Some(operator) => Ok(Arc::new(operator)),
+                    None => plan_err!("an encoded window does not lie along an axis"),
+                }
+            }
             #[cfg(feature = "tatami")]
             (Operator::Search(search), [filter]) => {
                 let session = context.session_config();
@@ -212,6 +220,9 @@ pub(in crate::provider) enum Operator {
     },
     LookupJoin {
         is_filtered: bool,
+    },
+    Window {
+        columns: Vec<usize>,
     },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),
