@@ -24,5 +24,6 @@ pub mod rules;
 pub mod scan;
 pub mod source;
 pub mod sql;
+pub mod window;
 
 pub use catalog::settings::unpack::Unpack;

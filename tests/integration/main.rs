@@ -17,3 +17,4 @@ mod serve;
 mod sqllogic;
 mod support;
 mod tables;
+mod windows;

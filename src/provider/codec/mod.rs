@@ -48,6 +48,7 @@ use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
+use crate::provider::window;
 
 /// The version of this crate, which must be the same in both processes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -152,6 +153,13 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation over a join has no group numbers"),
                 }
             }
+            (Operator::Window { columns }, [replaced]) => {
+                let config = context.session_config().options();
+                match window::rule::operator(replaced, Some(&columns), config)? {
+                    Some(operator) => Ok(Arc::new(operator)),
+                    None => plan_err!("an encoded window does not lie along an axis"),
+                }
+            }
             #[cfg(feature = "tatami")]
             (Operator::Search(search), [filter]) => {
                 let session = context.session_config();
@@ -220,6 +228,9 @@ pub(in crate::provider) enum Operator {
     },
     JoinAggregate {},
     LookupJoin(EncodedJoin),
+    Window {
+        columns: Vec<usize>,
+    },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),
 }

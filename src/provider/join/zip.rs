@@ -81,7 +81,7 @@ impl PhysicalOptimizerRule for ZipJoins {
 }
 
 /// One input of a join: a scan of a single grid.
-pub(super) struct Side {
+pub(crate) struct Side {
     /// The scan, with the expressions that the input consists of.
     pub below: InlinedInput<ArrayScan>,
     /// The grid and its selected cells.
@@ -297,7 +297,7 @@ fn narrow(
 }
 
 /// Returns the indices of the columns that expressions refer to, sorted.
-pub(in crate::provider) fn columns_in<'a>(
+pub(crate) fn columns_in<'a>(
     expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
 ) -> Vec<usize> {
     let columns = expressions.flat_map(collect_columns);

@@ -5,6 +5,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::scan::ArrayScan;
+use crate::provider::window::ArrayWindowExec;
 
 /// The chunks of one table that one operator of a plan is going to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub fn planned_reads(plan: &dyn ExecutionPlan) -> Vec<PlannedRead> {
 fn collect(plan: &dyn ExecutionPlan, reads: &mut Vec<PlannedRead>) {
     if let Some(aggregate) = plan.downcast_ref::<ArrayAggregateExec>() {
         reads.push(aggregate.planned_read());
+    } else if let Some(windows) = plan.downcast_ref::<ArrayWindowExec>() {
+        reads.push(windows.planned_read());
     } else if let Some(source) = plan.downcast_ref::<DataSourceExec>()
         && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
     {

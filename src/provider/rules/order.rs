@@ -12,6 +12,7 @@
 //!              ...
 //!              ZipJoins                before repartitioning hides scans below joins
 //!              LookupJoins             joins that are not zipped
+//!              AxisWindows             before their inputs are sorted and repartitioned
 //!              ArrayAggregates         over scans and over zipped joins
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
@@ -37,6 +38,7 @@ use crate::provider::rules::logic::{
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
+use crate::provider::window::AxisWindows;
 
 /// DataFusion's rule that repartitions and sorts.
 const REQUIREMENTS: &str = "EnsureRequirements";
@@ -65,6 +67,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
+        (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),

@@ -12,6 +12,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, TetWriter};
 use tet_sql::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
 use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
+use tet_sql::provider::window::ArrayWindowExec;
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 /// Writes a file of datasets, each with its cells in row-major order.
@@ -154,7 +155,8 @@ pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let is_ours = plan.is::<DataSourceExec>()
         || plan.is::<ArrayAggregateExec>()
         || plan.is::<ArrayJoinAggregateExec>()
-        || plan.is::<ArrayLookupJoinExec>();
+        || plan.is::<ArrayLookupJoinExec>()
+        || plan.is::<ArrayWindowExec>();
     let own = if is_ours {
         let metrics = plan.metrics().unwrap();
         let sum = metrics.sum_by_name(name);

@@ -14,6 +14,7 @@ use tet_sql::ArrayTable;
 use tet_sql::provider::aggregate::ArrayJoinAggregateExec;
 use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
 use tet_sql::provider::plans::planned_reads::{ComputedFrom, PlannedRead, planned_reads};
+use tet_sql::provider::window::ArrayWindowExec;
 
 /// Returns a sentence about a plan that has not run yet, or `None` if the query names no arrays.
 pub fn planned(logical: &LogicalPlan, plan: &dyn ExecutionPlan) -> Option<String> {
@@ -131,6 +132,8 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
         steps.push("rows are joined by hash".to_owned());
     } else if plan.downcast_ref::<ArrayLookupJoinExec>().is_some() {
         steps.push("matches of cells are looked up by position".to_owned());
+    } else if plan.downcast_ref::<ArrayWindowExec>().is_some() {
+        steps.push("windows slide along an axis".to_owned());
     } else if plan.downcast_ref::<SortMergeJoinExec>().is_some() {
         steps.push("sorted rows are merged".to_owned());
     } else if plan.downcast_ref::<NestedLoopJoinExec>().is_some() {

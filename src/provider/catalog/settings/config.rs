@@ -45,6 +45,9 @@ pub struct ArraySettings {
     /// joins on expressions over dimensions, in a session created by
     /// [`enable_arrays`](crate::enable_arrays).
     pub lookup_joins: bool,
+    /// `tet.axis_windows`: `true` to compute window functions along an axis without sorting, in a
+    /// session created by [`enable_arrays`](crate::enable_arrays).
+    pub axis_windows: bool,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
@@ -68,6 +71,7 @@ impl Default for ArraySettings {
             array_aggregates: true,
             zip_joins: true,
             lookup_joins: true,
+            axis_windows: false,
             limits: Limits::default(),
         }
     }
@@ -99,6 +103,7 @@ impl ExtensionOptions for ArraySettings {
             "array_aggregates" => ConfigField::set(&mut self.array_aggregates, "", value),
             "zip_joins" => ConfigField::set(&mut self.zip_joins, "", value),
             "lookup_joins" => ConfigField::set(&mut self.lookup_joins, "", value),
+            "axis_windows" => ConfigField::set(&mut self.axis_windows, "", value),
             "access" => match value.parse() {
                 Ok(access) => {
                     self.access = access;
@@ -178,6 +183,11 @@ impl ExtensionOptions for ArraySettings {
                 "lookup_joins",
                 self.lookup_joins.to_string(),
                 "Whether joins of arrays on expressions over dimensions look up matches by position",
+            ),
+            entry(
+                "axis_windows",
+                self.axis_windows.to_string(),
+                "Whether window functions along an axis of an array are computed without sorting",
             ),
         ];
         entries.extend(self.limits.entries());

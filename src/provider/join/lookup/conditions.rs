@@ -100,7 +100,7 @@ pub(super) struct Comparison {
     pub operator: Operator,
     /// The right operand, over the columns of the build side.
     pub bound: Arc<dyn PhysicalExpr>,
-    /// `true` for an equality key of a hash join, for which zeros of both signs are equal.
+    /// `true` for an equality key of a hash join.
     pub is_key: bool,
 }
 
@@ -319,10 +319,8 @@ impl ConditionAxis {
             let Ok(values) = key.evaluate(&batch) else {
                 return Ok(None);
             };
-            let mut values = values.into_array(indices.len())?;
-            if conjunct.is_key {
-                values = normalize_float_zero(&values);
-            }
+            // As in DataFusion's comparisons, zeros of both signs are equal.
+            let values = normalize_float_zero(&values.into_array(indices.len())?);
             if values.logical_null_count() > 0
                 || make_comparator(&values, &values, SortOptions::default()).is_err()
             {

@@ -153,10 +153,7 @@ struct Bound<'a> {
 impl<'a> Bound<'a> {
     fn new(comparison: &'a Comparison, rows: &RecordBatch) -> Result<Self> {
         let values = comparison.bound.evaluate(rows)?;
-        let mut values = values.into_array(rows.num_rows())?;
-        if comparison.is_key {
-            values = normalize_float_zero(&values);
-        }
+        let values = normalize_float_zero(&values.into_array(rows.num_rows())?);
         Ok(Self {
             comparison,
             compare: make_comparator(&comparison.values, &values, SortOptions::default())?,

@@ -1,0 +1,197 @@
+//! The operator.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+
+#[cfg(feature = "proto")]
+use {
+    crate::provider::codec::Operator, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
+use crate::provider::plans::planned_reads::PlannedRead;
+use crate::provider::scan::ArrayScan;
+use crate::provider::scan::metrics::ScanMetrics;
+use crate::provider::window::spec::WindowSpec;
+use crate::provider::window::stream;
+
+/// Computes window functions along one axis of an array, for many series at a time. Nothing is sorted
+/// or hashed.
+///
+/// EXPLAIN shows the order, the functions with their frames, and the chunks that will be read:
+///
+/// ```text
+/// ArrayWindowExec: order=[time@0 ASC NULLS LAST], windows=[avg(value@3) ROWS BETWEEN 23 PRECEDING AND CURRENT ROW],
+///     tiles=6, tet=t2m, slice=[time: all, lat: all, lon: all], chunks=24 of 24, projection=[lat, avg(t2m.value) ...]
+/// ```
+///
+/// The rows have no order. The memory that a partition needs is that of the frames of one tile, whatever
+/// the length of the axis. It is reserved in the memory pool; if the pool refuses, tiles are cut in half.
+#[derive(Debug)]
+pub struct ArrayWindowExec {
+    /// The scan of the array, whose blocks the operator reads in its own order.
+    scan: ArrayScan,
+    spec: Arc<WindowSpec>,
+    /// DataFusion's plan of the same windows, from which the codec recreates the operator.
+    replaced: Arc<dyn ExecutionPlan>,
+    /// The output columns, as indices of the columns of `replaced`, ascending.
+    columns: Vec<usize>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ArrayWindowExec {
+    pub(super) fn new(
+        scan: ArrayScan,
+        spec: Arc<WindowSpec>,
+        replaced: Arc<dyn ExecutionPlan>,
+        columns: Vec<usize>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&spec.schema)),
+            Partitioning::UnknownPartitioning(spec.tiles.partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        Self {
+            scan,
+            spec,
+            replaced,
+            columns,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// Returns DataFusion's plan of the same windows.
+    pub(super) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.replaced
+    }
+
+    /// Returns the output columns, as indices of the columns of the replaced plan.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Returns the chunks that will be read.
+    pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
+        self.scan.planned_read()
+    }
+}
+
+impl DisplayAs for ArrayWindowExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let spec = &self.spec;
+        let names: Vec<_> = spec
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        let mut parts = vec![
+            format!("order=[{}]", spec.order),
+            format!("windows=[{}]", spec.descriptions.join(", ")),
+        ];
+        if let Some(tiles) = spec.tiles.count() {
+            parts.push(format!("tiles={tiles}"));
+        }
+        if spec.totals_first {
+            parts.push("passes=2".to_string());
+        }
+        parts.extend(self.scan.description_without_projection());
+        parts.push(format!("projection=[{}]", names.join(", ")));
+        match t {
+            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "ArrayWindowExec: {}", parts.join(", "))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for ArrayWindowExec {
+    fn name(&self) -> &'static str {
+        "ArrayWindowExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for plane in &self.spec.planes {
+            if f(&plane.expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let metrics = ScanMetrics::new(&self.metrics, partition);
+        if partition == 0 {
+            let reads_values = !self.spec.attributes().is_empty();
+            self.scan.set_plan_metrics(&metrics, reads_values);
+        }
+        stream::rows(Arc::clone(&self.spec), partition, &context, metrics)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        let rows = self.spec.selection.count();
+        if let Some(rows) = rows.and_then(|rows| usize::try_from(rows).ok()) {
+            statistics.num_rows = match args.partition() {
+                None => Precision::Exact(rows),
+                Some(_) => Precision::Inexact(rows / self.spec.tiles.partitions),
+            };
+        }
+        Ok(Arc::new(statistics))
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let inputs = context.encode_children([&self.replaced])?;
+        let columns = self.columns.clone();
+        Operator::Window { columns }.encode(inputs).map(Some)
+    }
+}

@@ -1,0 +1,259 @@
+//! The rule that replaces window operators over arrays.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
+
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::join::zip::{Side, columns_in};
+use crate::provider::plans::below::{InlinedInput, replace_columns};
+use crate::provider::window::builder::SpecBuilder;
+use crate::provider::window::operator::ArrayWindowExec;
+use crate::provider::window::order::{MAX_INDICES, WindowInput};
+
+/// Replaces window operators over an array by [`ArrayWindowExec`], if the windows lie along one axis.
+///
+/// The rule leaves windows to DataFusion if
+///
+/// - the input is not the scan of a single array with projections, or filters cells,
+/// - the partitions are not the series along one axis, or parts of them,
+/// - the order depends on cells, or has equal values along the axis,
+/// - a function or a type is not supported, or has IGNORE NULLS or DISTINCT over cells, or
+/// - a frame is unbounded such that the cells of all series would be kept in memory.
+///
+/// [`enable_arrays`](crate::enable_arrays) adds the rule before DataFusion sorts and repartitions the
+/// input of window operators.
+#[derive(Debug, Default)]
+pub struct AxisWindows {}
+
+impl AxisWindows {
+    /// Creates the rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for AxisWindows {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !ArraySettings::is_on(config, |settings| settings.axis_windows) {
+            return Ok(plan);
+        }
+        // From the root down, so that one operator replaces as many of the stacked windows as possible.
+        let replaced = plan.transform_down(|plan| {
+            Ok(match operator(&plan, None, config)? {
+                Some(operator) => {
+                    Transformed::new(Arc::new(operator) as _, true, TreeNodeRecursion::Jump)
+                }
+                None => Transformed::no(plan),
+            })
+        })?;
+        let narrowed = replaced.data.transform_up(|plan| {
+            Ok(match narrow(&plan, config)? {
+                Some(narrowed) => Transformed::yes(narrowed),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(narrowed.data)
+    }
+
+    fn name(&self) -> &str {
+        "axis_windows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The windows of an operator, and its input.
+type Windows<'a> = (&'a [Arc<dyn WindowExpr>], &'a Arc<dyn ExecutionPlan>);
+
+/// Returns the windows and the input of a window operator of DataFusion.
+fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
+    if let Some(windows) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        return windows
+            .state_observer()
+            .is_none()
+            .then(|| (windows.window_expr(), windows.input()));
+    }
+    let windows = plan.downcast_ref::<WindowAggExec>()?;
+    Some((windows.window_expr(), windows.input()))
+}
+
+/// Returns the operator that replaces a window operator and those directly below; `None` if it stays.
+/// `columns` are the output columns that are needed, ascending; all if `None`.
+pub(crate) fn operator(
+    plan: &Arc<dyn ExecutionPlan>,
+    columns: Option<&[usize]>,
+    config: &ConfigOptions,
+) -> Result<Option<ArrayWindowExec>> {
+    let (mut stack, mut input) = (Vec::new(), plan);
+    while let Some((windows, below)) = windows_of(input) {
+        stack.push(windows);
+        input = below;
+    }
+    if stack.is_empty() {
+        return Ok(None);
+    }
+    let Some(side) = Side::of(input)? else {
+        return Ok(None);
+    };
+    let selection = &side.part.selection;
+    if !side.below.conjuncts.is_empty()
+        || side.part.kept.is_some()
+        || selection.is_empty()
+        || selection.axes().is_empty()
+    {
+        return Ok(None);
+    }
+    // The windows of the lowest operator come first.
+    let windows: Vec<_> = stack.into_iter().rev().flatten().cloned().collect();
+    let input = WindowInput::new(&side, &input.schema());
+    let mut axis = None;
+    for window in &windows {
+        let of_window = input.axis_of(window)?;
+        if of_window.is_none() || axis.is_some_and(|axis| Some(axis) != of_window) {
+            return Ok(None);
+        }
+        axis = of_window;
+    }
+    let Some(axis) = axis.filter(|axis| selection.axes()[*axis].count() <= MAX_INDICES) else {
+        return Ok(None);
+    };
+    let schema = plan.schema();
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    let columns = columns.unwrap_or(&all);
+    let Some(spec) = SpecBuilder::build(&input, &windows, axis, columns, &schema, config)? else {
+        return Ok(None);
+    };
+    let mut scan = side.below.node.clone();
+    if let Some(narrow) = scan.with_projection(spec.columns.clone())? {
+        scan = narrow.recut(config);
+    }
+    Ok(Some(ArrayWindowExec::new(
+        scan,
+        Arc::new(spec),
+        Arc::clone(plan),
+        columns.to_vec(),
+    )))
+}
+
+/// Narrows the operator below a projection to the columns that the projection uses. Returns `None` if
+/// there is no such operator or if all of its columns are used.
+fn narrow(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !plan.is::<ProjectionExec>() {
+        return Ok(None);
+    }
+    let Some(below) = InlinedInput::of(plan)? else {
+        return Ok(None);
+    };
+    let Some(windows) = below.node.downcast_ref::<ArrayWindowExec>() else {
+        return Ok(None);
+    };
+    let used = columns_in(below.columns.iter().chain(&below.conjuncts));
+    if used.len() == windows.columns().len() {
+        return Ok(None);
+    }
+    let columns: BTreeSet<usize> = used.iter().map(|used| windows.columns()[*used]).collect();
+    let columns: Vec<usize> = columns.into_iter().collect();
+    let Some(narrowed) = operator(windows.replaced(), Some(&columns), config)? else {
+        return Ok(None);
+    };
+    let fields = narrowed.schema();
+    let of_narrowed = |expr: &Arc<dyn PhysicalExpr>| {
+        replace_columns(expr, &|number| {
+            let place = used.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(fields.field(place).name(), place)))
+        })
+    };
+    let schema: Arc<Schema> = plan.schema();
+    let output = below.columns.iter().zip(schema.fields());
+    let output = output.map(|(expr, field)| {
+        let alias = field.name().clone();
+        let expr = of_narrowed(expr)?;
+        Ok(ProjectionExpr { expr, alias })
+    });
+    let output = output.collect::<Result<Vec<_>>>()?;
+    let mut node: Arc<dyn ExecutionPlan> = Arc::new(narrowed);
+    if !below.conjuncts.is_empty() {
+        let conjuncts = below.conjuncts.iter().map(of_narrowed);
+        let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+        node = Arc::new(FilterExec::try_new(predicate, node)?);
+    }
+    let output = ProjectionExec::try_new_with_schema_metadata(output, node, &schema)?;
+    Ok(Some(Arc::new(output)))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+
+    use crate::provider::plans::fixtures::{arrays, set};
+
+    async fn answer(ctx: &SessionContext, sql: &str) -> String {
+        let batches = ctx.sql(sql).await.unwrap().collect().await.unwrap();
+        pretty_format_batches(&batches).unwrap().to_string()
+    }
+
+    /// Tiles are so small in unit tests that totals do not fit.
+    #[tokio::test]
+    async fn totals_are_computed_first_if_they_do_not_fit() {
+        let (_folder, ctx) = arrays().await;
+        const ALL: &str = "PARTITION BY time, lat";
+        for (windows, has_passes) in [
+            (format!("value - avg(value) OVER ({ALL})"), true),
+            (
+                format!(
+                    "max(value) OVER ({ALL}), sum(value) OVER ({ALL} ORDER BY lon ROWS 1 PRECEDING)"
+                ),
+                true,
+            ),
+            (
+                format!(
+                    "first_value(value) OVER w, last_value(value) OVER w, stddev(value) OVER w, count(value) OVER w \
+                     FROM b WINDOW w AS ({ALL} ORDER BY lon DESC ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+                ),
+                true,
+            ),
+            (format!("sum(value) OVER ({ALL} ORDER BY lon)"), false),
+            (format!("sum(value) OVER ({ALL} ORDER BY lon DESC)"), false),
+        ] {
+            let from = if windows.contains("FROM") {
+                ""
+            } else {
+                "FROM a"
+            };
+            let (select, from) = match windows.split_once(" FROM ") {
+                Some((select, rest)) => (select.to_string(), format!("FROM {rest}")),
+                None => (windows, from.to_string()),
+            };
+            let sql = format!("SELECT time, lat, lon, {select} {from} ORDER BY 1, 2, 3");
+            set(&ctx, "tet.axis_windows", "true").await;
+            let plan = answer(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+            assert!(plan.contains("ArrayWindowExec"), "{plan}");
+            assert_eq!(plan.contains("passes=2"), has_passes, "{plan}");
+            let found = answer(&ctx, &sql).await;
+            set(&ctx, "tet.axis_windows", "false").await;
+            assert_eq!(found, answer(&ctx, &sql).await, "{sql}");
+        }
+    }
+}

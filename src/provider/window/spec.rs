@@ -1,0 +1,149 @@
+//! The plan of an operator as a value.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::physical_expr::PhysicalExpr;
+
+use crate::grid::Selection;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::GridSource;
+use crate::provider::window::tiles::Tiles;
+
+/// Everything that an [`ArrayWindowExec`](super::ArrayWindowExec) computes.
+///
+/// Planes are numbered along the order axis in *walking order*, which is ascending or descending by the
+/// indices of the axis, whichever needs fewer planes in memory.
+#[derive(Debug)]
+pub(super) struct WindowSpec {
+    pub grid: Arc<dyn GridSource>,
+    pub selection: Selection,
+    pub options: ReadOptions,
+    /// The axis that the windows are ordered by.
+    pub axis: usize,
+    /// The number of selected indices along the axis.
+    pub count: usize,
+    /// `true` if the walk goes from the last index of the axis to the first.
+    pub is_descending: bool,
+    /// The expressions over cells that windows and output columns use.
+    pub planes: Vec<PlaneExpr>,
+    /// The columns of the table that the planes use, ascending.
+    pub columns: Vec<usize>,
+    /// The schema of these columns.
+    pub read_schema: SchemaRef,
+    pub aggregates: Vec<SeriesAggregate>,
+    pub outputs: Vec<OutputColumn>,
+    pub schema: SchemaRef,
+    /// The tiles across the other axes, and their partitions.
+    pub tiles: Tiles,
+    /// `true` if the totals are computed before the walk, because it would keep the whole axis in
+    /// memory to output them.
+    pub totals_first: bool,
+    /// The windows, as EXPLAIN shows them.
+    pub descriptions: Vec<String>,
+    /// The order, as EXPLAIN shows it.
+    pub order: String,
+}
+
+/// An expression that is evaluated once per cell.
+#[derive(Debug, Clone)]
+pub(super) struct PlaneExpr {
+    /// The expression, over the columns that are read.
+    pub expr: Arc<dyn PhysicalExpr>,
+    pub data_type: DataType,
+}
+
+/// An aggregate over a frame.
+#[derive(Debug, Clone)]
+pub(super) struct SeriesAggregate {
+    /// The index of the plane expression.
+    pub plane: usize,
+    /// The frame of each plane.
+    pub frames: Arc<[Range<u32>]>,
+    pub function: SeriesFunction,
+}
+
+impl SeriesAggregate {
+    /// Returns `true` if all frames are the same.
+    pub fn is_total(&self) -> bool {
+        let first = self.frames.first();
+        first.is_some_and(|first| self.frames.iter().all(|frame| frame == first))
+    }
+}
+
+/// The function of an aggregate, by the type of its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SeriesFunction {
+    Count,
+    FloatSum,
+    IntegerSum,
+    UnsignedSum,
+    Mean,
+    Min,
+    Max,
+    /// A variance or standard deviation.
+    Deviation {
+        is_sample: bool,
+        is_root: bool,
+    },
+}
+
+/// The source of an output column.
+#[derive(Debug, Clone)]
+pub(super) enum OutputColumn {
+    /// The coordinates of an axis.
+    Axis(usize),
+    /// One value per plane, whatever the series.
+    Values(ArrayRef),
+    /// The cells themselves.
+    Plane(usize),
+    /// The cells of another plane, or a default value.
+    Pick {
+        plane: usize,
+        /// For each plane, the plane to take the cells from.
+        planes: Arc<[Option<u32>]>,
+        default: ScalarValue,
+    },
+    /// An aggregate, by its index.
+    Aggregate(usize),
+}
+
+impl OutputColumn {
+    /// Returns `true` if the cells of one plane are the value of all planes.
+    pub fn is_total(&self) -> bool {
+        match self {
+            Self::Pick { planes, .. } => {
+                planes.first().is_some_and(Option::is_some)
+                    && planes.iter().all(|plane| *plane == planes[0])
+            }
+            _ => false,
+        }
+    }
+}
+
+impl WindowSpec {
+    /// Returns the rank, among the selected indices of the axis, of a plane.
+    pub fn rank(&self, plane: usize) -> u64 {
+        match self.is_descending {
+            true => (self.count - 1 - plane) as u64,
+            false => plane as u64,
+        }
+    }
+
+    /// Returns the attributes that are read, as indices of the grid's attributes.
+    pub fn attributes(&self) -> Vec<usize> {
+        let axes = self.grid.axes().len();
+        let columns = self.columns.iter();
+        columns
+            .filter_map(|column| column.checked_sub(axes))
+            .collect()
+    }
+}
+
+/// Returns the approximate number of bytes of one value of a type.
+pub(super) fn width(data_type: &DataType) -> usize {
+    data_type.primitive_width().unwrap_or(32).max(1)
+}
