@@ -12,7 +12,7 @@
 //! ```
 //!
 //! DataFusion's accumulators are fed with the groups. [`ArrayJoinAggregateExec`] is the operator, and
-//! [`plan`] recognises the aggregations that it can compute.
+//! `plan` recognises the aggregations that it can compute.
 
 mod execution;
 mod operator;
