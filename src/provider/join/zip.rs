@@ -8,7 +8,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -21,7 +20,7 @@ use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::{InlinedInput, may_fail, replace_columns};
+use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSelection, GridSource, SelectedBlocks};
@@ -294,15 +293,6 @@ fn narrow(
         rows.node = scan.recut(config);
     }
     plan_of(rows, &projection.schema()).map(Some)
-}
-
-/// Returns the indices of the columns that expressions refer to, sorted.
-pub(crate) fn columns_in<'a>(
-    expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
-) -> Vec<usize> {
-    let columns = expressions.flat_map(collect_columns);
-    let numbers: BTreeSet<usize> = columns.map(|column| column.index()).collect();
-    numbers.into_iter().collect()
 }
 
 /// Returns the plan that computes rows from a scan, with the column names of `schema`.

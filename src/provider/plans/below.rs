@@ -1,21 +1,24 @@
 //! Expresses the output of a plan node in terms of the scan below.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
-    PhysicalExpr, ScalarFunctionExpr, conjunction_opt, split_conjunction,
+    PhysicalExpr, ScalarFunctionExpr, conjunction, conjunction_opt, split_conjunction,
 };
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::provider::scan::ArrayScan;
@@ -86,6 +89,39 @@ impl InlinedInput<Arc<dyn ExecutionPlan>> {
                 Arc::clone(further)
             };
         }
+    }
+}
+
+impl InlinedInput<Arc<dyn ExecutionPlan>> {
+    /// Returns the same rows over a plan that has only the columns `used` of the node below, which are
+    /// sorted. `schema` is the schema of the rows.
+    pub fn over_narrowed(
+        &self,
+        mut narrowed: Arc<dyn ExecutionPlan>,
+        used: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let fields = narrowed.schema();
+        let moved = |expr: &Arc<dyn PhysicalExpr>| {
+            replace_columns(expr, &|number| {
+                let place = used.binary_search(&number).ok()?;
+                Some(Arc::new(Column::new(fields.field(place).name(), place)))
+            })
+        };
+        if !self.conjuncts.is_empty() {
+            let conjuncts = self.conjuncts.iter().map(moved);
+            let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+            narrowed = Arc::new(FilterExec::try_new(predicate, narrowed)?);
+        }
+        let output = self.columns.iter().zip(schema.fields());
+        let output = output.map(|(expr, field)| {
+            let alias = field.name().clone();
+            let expr = moved(expr)?;
+            Ok(ProjectionExpr { expr, alias })
+        });
+        let output = output.collect::<Result<Vec<_>>>()?;
+        let plan = ProjectionExec::try_new_with_schema_metadata(output, narrowed, schema)?;
+        Ok(Arc::new(plan))
     }
 }
 
@@ -184,6 +220,15 @@ pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn Executio
         return plan;
     };
     below_exchange(input)
+}
+
+/// Returns the indices of the columns that expressions refer to, sorted.
+pub(crate) fn columns_in<'a>(
+    expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+) -> Vec<usize> {
+    let columns = expressions.flat_map(collect_columns);
+    let numbers: BTreeSet<usize> = columns.map(|column| column.index()).collect();
+    numbers.into_iter().collect()
 }
 
 /// Replaces each column of an expression by the result of `replace` for the column's index.

@@ -1,6 +1,7 @@
-//! Inspects DataFusion plans for the arrays that they read.
+//! Inspects DataFusion plans for the arrays that they read, and what the operators of this crate share.
 
 pub(crate) mod below;
+pub(crate) mod display;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod last_rows;

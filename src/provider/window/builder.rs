@@ -21,7 +21,7 @@ use datafusion::physical_plan::windows::{
 };
 
 use crate::provider::functions::extremes::is_max;
-use crate::provider::join::zip::columns_in;
+use crate::provider::plans::below::columns_in;
 use crate::provider::source::for_columns;
 use crate::provider::window::frames::{self, Pick, reversed};
 use crate::provider::window::needs::{PlaneNeeds, mirrored, mirrored_planes};

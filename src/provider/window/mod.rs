@@ -18,12 +18,13 @@
 //!                      planes, which are kept as long as a frame needs them
 //! ```
 //!
-//! Aggregates process a plane of many series in one loop (`states`). An aggregate over a sliding frame
+//! Aggregates process a plane of many series in one loop (`states`, `extremes`). An aggregate over a sliding frame
 //! never subtracts: it combines two states (`sliding`), so that neither rounding errors nor NaN of cells
 //! outside of the frame affect the result. The other functions take cells of other planes
 //! (`output`).
 
 mod builder;
+mod extremes;
 mod frames;
 mod needs;
 mod operator;

@@ -19,6 +19,7 @@ use {
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
+use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
@@ -111,12 +112,7 @@ impl DisplayAs for ArrayWindowExec {
         }
         parts.extend(self.scan.description_without_projection());
         parts.push(format!("projection=[{}]", names.join(", ")));
-        match t {
-            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "ArrayWindowExec: {}", parts.join(", "))
-            }
-        }
+        write_operator(self.name(), &parts, t, f)
     }
 }
 
@@ -137,12 +133,7 @@ impl ExecutionPlan for ArrayWindowExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for plane in &self.spec.planes {
-            if f(&plane.expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        visit_all(self.spec.planes.iter().map(|plane| &plane.expr), f)
     }
 
     fn with_new_children(

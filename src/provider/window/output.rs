@@ -16,12 +16,11 @@ use arrow::datatypes::{
 use datafusion::common::{Result, internal_err};
 
 use crate::grid::{Cells, IndexSet, Selection, Window};
+use crate::provider::window::extremes::{Extremes, Keyed};
 use crate::provider::window::planes::{PlaneRing, Tile};
 use crate::provider::window::sliding::Sliding;
 use crate::provider::window::spec::{OutputColumn, SeriesAggregate, SeriesFunction, WindowSpec};
-use crate::provider::window::states::{
-    CellCounts, Extremes, Keyed, Moments, SeriesState, Sums, append_counts,
-};
+use crate::provider::window::states::{CellCounts, Moments, SeriesState, Sums, append_counts};
 
 /// An aggregate of the series of one tile.
 trait SeriesKernel: Send {

@@ -3,21 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
 
 use crate::provider::catalog::settings::config::ArraySettings;
-use crate::provider::join::zip::{Side, columns_in};
-use crate::provider::plans::below::{InlinedInput, replace_columns};
+use crate::provider::join::zip::Side;
+use crate::provider::plans::below::{InlinedInput, columns_in};
 use crate::provider::window::builder::SpecBuilder;
 use crate::provider::window::operator::ArrayWindowExec;
 use crate::provider::window::order::{MAX_INDICES, WindowInput};
@@ -177,29 +173,10 @@ fn narrow(
     let Some(narrowed) = operator(windows.replaced(), Some(&columns), config)? else {
         return Ok(None);
     };
-    let fields = narrowed.schema();
-    let of_narrowed = |expr: &Arc<dyn PhysicalExpr>| {
-        replace_columns(expr, &|number| {
-            let place = used.binary_search(&number).ok()?;
-            Some(Arc::new(Column::new(fields.field(place).name(), place)))
-        })
-    };
-    let schema: Arc<Schema> = plan.schema();
-    let output = below.columns.iter().zip(schema.fields());
-    let output = output.map(|(expr, field)| {
-        let alias = field.name().clone();
-        let expr = of_narrowed(expr)?;
-        Ok(ProjectionExpr { expr, alias })
-    });
-    let output = output.collect::<Result<Vec<_>>>()?;
-    let mut node: Arc<dyn ExecutionPlan> = Arc::new(narrowed);
-    if !below.conjuncts.is_empty() {
-        let conjuncts = below.conjuncts.iter().map(of_narrowed);
-        let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
-        node = Arc::new(FilterExec::try_new(predicate, node)?);
-    }
-    let output = ProjectionExec::try_new_with_schema_metadata(output, node, &schema)?;
-    Ok(Some(Arc::new(output)))
+    let narrowed = Arc::new(narrowed);
+    below
+        .over_narrowed(narrowed, &used, &plan.schema())
+        .map(Some)
 }
 
 #[cfg(test)]

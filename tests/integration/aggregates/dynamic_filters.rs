@@ -14,7 +14,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::provider::aggregate::ArrayAggregateExec;
 
 use crate::cells;
-use crate::support::sql::{metric, rows, run, sample, texts};
+use crate::support::sql::{metric, rows, rows_without, run, sample, texts};
 
 /// A grid of 20 times, 3 latitudes and 4 longitudes with one chunk per time, and a table `small_table_suffix` with
 /// three times to join on.
@@ -74,9 +74,7 @@ async fn join_keys_prune_chunks_of_an_aggregate() {
             let ran = run(&ctx, sql).await;
             assert_eq!(ran.reads(), reads, "{sql}");
             let mut ours = ran.rows;
-            rows(&ctx, "SET tet.array_aggregates = false").await;
-            let mut theirs = rows(&ctx, sql).await;
-            rows(&ctx, "SET tet.array_aggregates = true").await;
+            let mut theirs = rows_without(&ctx, "tet.array_aggregates", sql).await;
             ours.sort();
             theirs.sort();
             assert_eq!(ours, theirs, "{sql}");

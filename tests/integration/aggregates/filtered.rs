@@ -11,7 +11,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
-use crate::support::sql::{open, register_rows, rows, run, write};
+use crate::support::sql::{open, register_rows, rows, rows_without, run, write};
 
 const SHAPE: [u64; 3] = [6, 5, 4];
 const AXES: [(&str, usize); 3] = [("day", 6), ("lat", 5), ("lon", 4)];
@@ -82,9 +82,7 @@ async fn checked_chunks_read(ctx: &SessionContext, table: &str, sql: &str) -> us
     let theirs = sorted(theirs);
     assert_eq!(sorted(ran.rows), theirs, "{ours}");
     // Without zone maps no chunk is skipped; the result must be the same.
-    rows(ctx, "SET tet.zone_maps = false").await;
-    let unknown = rows(ctx, &ours).await;
-    rows(ctx, "SET tet.zone_maps = true").await;
+    let unknown = rows_without(ctx, "tet.zone_maps", &ours).await;
     assert_eq!(sorted(unknown), theirs, "{ours}, without zone maps");
     reads
 }

@@ -6,7 +6,7 @@ use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
-use crate::support::sql::{error, open, rows, run, sample, session, write};
+use crate::support::sql::{error, open, rows, rows_without, run, sample, session, write};
 
 /// The physical plan of a query, one node per line.
 async fn plan(ctx: &SessionContext, sql: &str) -> String {
@@ -27,10 +27,7 @@ fn weather() -> (DatasetSpec, Vec<u8>) {
 
 /// The answer of DataFusion's own aggregate in the same session.
 async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
-    rows(ctx, "SET tet.array_aggregates = false").await;
-    let answer = rows(ctx, sql).await;
-    rows(ctx, "SET tet.array_aggregates = true").await;
-    answer
+    rows_without(ctx, "tet.array_aggregates", sql).await
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
-use crate::support::sql::{error, rows, sample};
+use crate::support::sql::{error, rows, rows_without, sample};
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -185,9 +185,11 @@ async fn expressions_over_one_dimension_among_others() {
              FROM v {filter} GROUP BY time ORDER BY time"
         );
         let answer = rows(&ctx, &sql).await;
-        rows(&ctx, "SET tet.array_aggregates = false").await;
-        assert_eq!(answer, rows(&ctx, &sql).await, "{sql}");
-        rows(&ctx, "SET tet.array_aggregates = true").await;
+        assert_eq!(
+            answer,
+            rows_without(&ctx, "tet.array_aggregates", &sql).await,
+            "{sql}"
+        );
         assert_eq!(answer.len(), 3, "{sql}");
     }
     let message = error(&ctx, "SELECT sum(value / (6 / lat)) FROM v").await;

@@ -6,7 +6,7 @@ use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
-use crate::support::sql::{rows, run, sample};
+use crate::support::sql::{rows, rows_without, run, sample};
 
 /// `a` over time, lat and lon; `flat` without time.
 fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
@@ -33,13 +33,12 @@ const ZONES: &str = "(VALUES (0, 'south', 2.0), (1, 'south', 0.5), (2, 'middle',
 
 /// Returns the rows of a query, sorted, by group numbers and by DataFusion.
 async fn both(ctx: &SessionContext, sql: &str) -> [Vec<String>; 2] {
-    let mut answers = [const { Vec::new() }; 2];
-    for (answer, is_on) in answers.iter_mut().zip([true, false]) {
-        rows(ctx, &format!("SET tet.array_aggregates = {is_on}")).await;
-        *answer = rows(ctx, sql).await;
-        answer.sort();
-    }
-    rows(ctx, "SET tet.array_aggregates = true").await;
+    let by_number = rows(ctx, sql).await;
+    let mut answers = [
+        by_number,
+        rows_without(ctx, "tet.array_aggregates", sql).await,
+    ];
+    answers.iter_mut().for_each(|answer| answer.sort());
     answers
 }
 
@@ -242,9 +241,7 @@ async fn joins_on_top_of_each_other() {
                 "{sql}\n{plan}"
             );
             let mut answer = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = false").await;
-            let mut expected = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = true").await;
+            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
             answer.sort();
             expected.sort();
             assert!(!answer.is_empty(), "{sql}");
@@ -282,9 +279,7 @@ async fn cells_by_key_index() {
                  ON a.time + 2 = e.time AND a.lat = e.lat AND a.lon = e.lon{condition}{groups}"
             );
             let mut answer = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = false").await;
-            let mut expected = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = true").await;
+            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
             answer.sort();
             expected.sort();
             assert_eq!(answer, expected, "{sql}");

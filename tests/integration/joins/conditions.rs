@@ -21,7 +21,7 @@ use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 use crate::cells;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
-use crate::support::sql::{error, rows, run, sample, texts, write};
+use crate::support::sql::{error, rows, rows_without, run, sample, texts, write};
 use crate::tables::exploded::Random;
 
 /// `a` over time, descending latitudes and ascending longitudes; `b` over the same dimensions with
@@ -172,9 +172,7 @@ async fn joins_on_conditions_look_up_their_matches() {
         }
         for sql in [sql, format!("SELECT count(*) FROM {from}")] {
             let mut answer = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = false").await;
-            let mut expected = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = true").await;
+            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
             answer.sort();
             expected.sort();
             assert!(!answer.is_empty(), "{sql}");
@@ -261,9 +259,7 @@ async fn functions_of_two_dimensions_and_a_column() {
             "{sql}"
         );
         let mut answer = rows(&ctx, &sql).await;
-        rows(&ctx, "SET tet.lookup_joins = false").await;
-        let mut expected = rows(&ctx, &sql).await;
-        rows(&ctx, "SET tet.lookup_joins = true").await;
+        let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
         answer.sort();
         expected.sort();
         assert!(!answer.is_empty());

@@ -6,7 +6,7 @@ use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
-use crate::support::sql::{error, rows, run, sample};
+use crate::support::sql::{error, rows, rows_without, run, sample};
 
 const LATITUDES: [&str; 5] = ["-20", "-10", "0", "10", "20"];
 
@@ -93,9 +93,7 @@ async fn joins_on_dimensions_look_up_their_matches() {
         assert_eq!(plan.contains("ArrayLookupJoinExec"), is_taken, "{sql}\n{plan}");
         for sql in [sql, format!("SELECT count(*) FROM {from}")] {
             let mut answer = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = false").await;
-            let mut expected = rows(&ctx, &sql).await;
-            rows(&ctx, "SET tet.lookup_joins = true").await;
+            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
             answer.sort();
             expected.sort();
             assert!(!answer.is_empty(), "{sql}");
@@ -114,9 +112,11 @@ async fn matches_that_exceed_a_batch() {
              ON a.lat = b.lat ORDER BY 1, 2, 3, 4"
         );
         let answer = rows(&ctx, &sql).await;
-        rows(&ctx, "SET tet.lookup_joins = false").await;
-        assert_eq!(answer, rows(&ctx, &sql).await, "{sql}");
-        rows(&ctx, "SET tet.lookup_joins = true").await;
+        assert_eq!(
+            answer,
+            rows_without(&ctx, "tet.lookup_joins", &sql).await,
+            "{sql}"
+        );
         assert!(answer.len() >= 4 * 24 * 24, "{kind}: {} rows", answer.len());
     }
 }

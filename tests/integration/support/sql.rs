@@ -104,6 +104,14 @@ pub fn texts(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
+/// Runs a query with a setting switched off, which is switched on afterwards.
+pub async fn rows_without(ctx: &SessionContext, setting: &str, sql: &str) -> Vec<String> {
+    rows(ctx, &format!("SET {setting} = false")).await;
+    let without = rows(ctx, sql).await;
+    rows(ctx, &format!("SET {setting} = true")).await;
+    without
+}
+
 /// Returns the rows of a query, formatted by [`texts`].
 pub async fn rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter;
 use arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue};
@@ -11,6 +11,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
+use crate::provider::planning::mask::mask;
 
 /// The approximate number of bytes per group of an accumulator for many groups.
 const BYTES_PER_GROUP: usize = 32;
@@ -99,6 +100,24 @@ impl Accumulated {
                 single.update_batch(&arguments.collect::<Result<Vec<_>, _>>()?)
             }
         }
+    }
+
+    /// Adds the rows of a batch. `aggregate` is over its columns, and `groups` are the group indices of
+    /// its rows.
+    pub fn add(
+        &mut self,
+        aggregate: &Aggregate,
+        batch: &RecordBatch,
+        groups: &[usize],
+        count: usize,
+    ) -> Result<()> {
+        let arguments = aggregate.arguments.iter();
+        let arguments =
+            arguments.map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let filter = aggregate.filter.as_ref();
+        let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
+        self.update(&arguments, groups, wanted.as_ref(), count)
     }
 
     /// Returns the partial state of all groups.

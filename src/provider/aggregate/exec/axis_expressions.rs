@@ -11,7 +11,7 @@ use datafusion::physical_expr::expressions::{Column, LambdaExpr};
 
 use crate::grid::{Axis, Coordinates};
 use crate::provider::aggregate::plan::group_axis::evaluate;
-use crate::provider::join::zip::columns_in;
+use crate::provider::plans::below::columns_in;
 
 /// The maximum length of an axis whose coordinates the expressions are evaluated on.
 const MAX_LENGTH: u64 = 1 << 20;

@@ -36,6 +36,7 @@ use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::aggregate::plan::program::{Output, Program};
 use crate::provider::planning::pruning::is_dynamic;
 use crate::provider::plans::below::replace_columns;
+use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
 
@@ -263,12 +264,7 @@ impl DisplayAs for ArrayAggregateExec {
         if let Some(filter) = &self.dynamic_filter {
             parts.push(format!("dynamic_filter={filter}"));
         }
-        match t {
-            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "ArrayAggregateExec: {}", parts.join(", "))
-            }
-        }
+        write_operator(self.name(), &parts, t, f)
     }
 }
 
@@ -290,12 +286,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let expressions = self.program.aggregation.expressions();
-        for expr in expressions.chain(&self.dynamic_filter) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        visit_all(expressions.chain(&self.dynamic_filter), f)
     }
 
     fn with_new_children(

@@ -15,9 +15,8 @@ use crate::provider::aggregate::exec::axis_expressions::AxisExpressions;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::plan::aggregation::Aggregate;
-use crate::provider::join::zip::columns_in;
 use crate::provider::planning::mask::mask;
-use crate::provider::plans::below::replace_columns;
+use crate::provider::plans::below::{columns_in, replace_columns};
 use crate::provider::source::WindowReader;
 
 /// The state of row-by-row evaluation.
@@ -201,17 +200,7 @@ impl RowEvaluation {
         if some.num_rows() > 0 {
             let total = job.groups.count();
             for (aggregate, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
-                let arguments = aggregate
-                    .arguments
-                    .iter()
-                    .map(|argument| argument.evaluate(&some)?.into_array(some.num_rows()));
-                let arguments = arguments.collect::<Result<Vec<_>>>()?;
-                let filter = aggregate
-                    .filter
-                    .as_ref()
-                    .map(|filter| mask(filter, &some))
-                    .transpose()?;
-                accumulated.update(&arguments, &self.groups, filter.as_ref(), total)?;
+                accumulated.add(aggregate, &some, &self.groups, total)?;
             }
         }
         self.next = end;

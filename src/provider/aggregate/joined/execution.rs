@@ -44,7 +44,7 @@ pub(super) struct Execution {
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// What the workers share.
+/// The work of one execution, which all workers share.
 struct Job {
     join: Arc<dyn ExecutionPlan>,
     program: Arc<JoinAggregation>,
@@ -253,12 +253,7 @@ impl Worker {
             self.present[*group] = true;
         }
         for (aggregate, accumulated) in program.aggregates.iter().zip(&mut self.accumulated) {
-            let arguments = aggregate.arguments.iter();
-            let arguments = arguments.map(|argument| argument.evaluate(&batch)?.into_array(rows));
-            let arguments = arguments.collect::<Result<Vec<_>>>()?;
-            let wanted = aggregate.filter.as_ref();
-            let wanted = wanted.map(|filter| mask(filter, &batch)).transpose()?;
-            accumulated.update(&arguments, groups, wanted.as_ref(), job.count)?;
+            accumulated.add(aggregate, &batch, groups, job.count)?;
         }
         Ok(())
     }

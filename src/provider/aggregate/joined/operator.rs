@@ -22,6 +22,7 @@ use {
 use crate::provider::aggregate::joined::execution::Execution;
 use crate::provider::aggregate::joined::plan::JoinAggregation;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::plans::display::{visit_all, write_operator};
 
 /// Computes aggregates of the rows of a lookup join, grouped by expressions over dimensions of the
 /// array and over columns of the build side. No group is hashed.
@@ -102,12 +103,7 @@ impl DisplayAs for ArrayJoinAggregateExec {
         if let Some(predicate) = &self.program.predicate {
             parts.push(format!("predicate={predicate}"));
         }
-        match t {
-            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "ArrayJoinAggregateExec: {}", parts.join(", "))
-            }
-        }
+        write_operator(self.name(), &parts, t, f)
     }
 }
 
@@ -135,12 +131,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         let program = &self.program;
         let aggregates = program.aggregates.iter();
         let expressions = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
-        for expr in expressions.chain(&program.predicate) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        visit_all(expressions.chain(&program.predicate), f)
     }
 
     fn with_new_children(

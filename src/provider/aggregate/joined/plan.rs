@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::common::{JoinSide, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
@@ -17,8 +17,8 @@ use crate::provider::aggregate::rule::{FEW_GROUPS, SPARSE};
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::GroupKeys;
 use crate::provider::join::lookup::keys::ProbeKeys;
-use crate::provider::join::zip::columns_in;
-use crate::provider::plans::below::{InlinedInput, replace_columns};
+use crate::provider::join::lookup::rule::extension::GridColumns;
+use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 
 /// The plan of an aggregation over a lookup join.
 #[derive(Debug)]
@@ -46,7 +46,8 @@ impl JoinAggregation {
         !self.groups.is_empty()
     }
 
-    /// Returns `true` if so many groups are fewer than hashing them would be worth.
+    /// Returns `true` if results of so many groups may be kept, whether the groups have rows or not. If
+    /// most have none, hashing those that do is cheaper.
     pub fn has_room_for(&self, groups: usize) -> bool {
         let cells = self.cells.unwrap_or(u64::MAX);
         groups as u64 <= FEW_GROUPS
@@ -77,12 +78,11 @@ pub(in crate::provider) fn operator(
     let Some(aggregation) = Aggregation::of(first) else {
         return Ok(None);
     };
-    let takes = matches!(
-        join.join_type(),
-        JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
-    );
+    let Some(cells) = GridColumns::of_join(join)? else {
+        return Ok(None);
+    };
     // With a limit, DataFusion stops early.
-    if !takes || first.limit_options().is_some() {
+    if first.limit_options().is_some() {
         return Ok(None);
     }
     let aggregation = aggregation.over(&below)?;
@@ -105,7 +105,7 @@ pub(in crate::provider) fn operator(
     }
     let probe = match probe.is_empty() {
         true => None,
-        false => match join.probe_groups(&probe)? {
+        false => match cells.group_numbers(&probe)? {
             None => return Ok(None),
             some => some,
         },
@@ -137,7 +137,7 @@ pub(in crate::provider) fn operator(
         })
     })?;
     let program = JoinAggregation {
-        cells: join.cells()?,
+        cells: cells.part.selection.count(),
         groups,
         is_grouped_by_build: !keys.build.is_empty(),
         probe: keys.probe,

@@ -12,10 +12,10 @@ use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::physical_plan::joins::utils::ColumnIndex;
 
-use crate::provider::join::lookup::extension::{Extension, GridColumns};
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
+use crate::provider::join::lookup::rule::extension::Extension;
 
 /// The name of the columns with group numbers.
 pub(super) const GROUP_NUMBER: &str = "group_number";
@@ -86,29 +86,6 @@ impl ArrayLookupJoinExec {
     /// Returns the side and the index of each output column.
     pub(in crate::provider) fn output_columns(&self) -> &[ColumnIndex] {
         &self.spec().output.columns
-    }
-
-    /// Returns the number of selected cells of the probe side, if known.
-    pub(in crate::provider) fn cells(&self) -> Result<Option<u64>> {
-        let columns = GridColumns::of_join(self)?;
-        Ok(columns.and_then(|columns| columns.part.selection.count()))
-    }
-
-    /// Numbers grouping expressions over output columns of the probe side. Returns `None` if they are
-    /// not expressions over dimensions, if one is null, or for the same reasons as
-    /// [`ProbeKeys::try_new`].
-    pub(in crate::provider) fn probe_groups(
-        &self,
-        expressions: &[Arc<dyn PhysicalExpr>],
-    ) -> Result<Option<ProbeKeys>> {
-        let Some(columns) = GridColumns::of_join(self)? else {
-            return Ok(None);
-        };
-        let Some(expressions) = columns.replace_in(expressions)? else {
-            return Ok(None);
-        };
-        let keys = ProbeKeys::try_new(&expressions, &columns.part)?;
-        Ok(keys.filter(|keys| !keys.has_nulls()))
     }
 
     /// Returns the join with only the output columns `needed`, which are sorted, followed by the group

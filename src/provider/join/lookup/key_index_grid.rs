@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::{Result, internal_err};
 
 use crate::grid::{Axis, ChunkGrid, Window};
@@ -13,7 +13,9 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::scan::grid_table::GridTable;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{FetchedBlock, GridSource, ReadCounts, WindowReader};
 
@@ -39,6 +41,28 @@ impl KeyIndexGrid {
             attributes: [Arc::new(Field::new(KEY_INDEX, DataType::UInt32, false))],
         }
     }
+}
+
+/// Returns the table of a grid with one more attribute, the last column: the sum of the terms of each
+/// cell. The column is named `name`, with underscores if `table`, the table of the grid, has such a
+/// column.
+pub(super) fn table_with_terms(
+    grid: &Arc<dyn GridSource>,
+    table: &Schema,
+    name: &str,
+    terms: Vec<KeyTerms>,
+) -> Arc<GridTable> {
+    let terms: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(grid, terms));
+    let mut name = name.to_string();
+    while table.index_of(&name).is_ok() {
+        name.push('_');
+    }
+    let mut attributes = grid.attributes().to_vec();
+    let field = terms.attributes()[0].as_ref().clone();
+    attributes.push(Arc::new(field.with_name(name)));
+    let grids = [Arc::clone(grid), terms];
+    let grid = AlignedGrids::new(grid.name().to_string(), &grids, attributes);
+    Arc::new(GridTable::new(Arc::new(grid)))
 }
 
 impl GridSource for KeyIndexGrid {

@@ -24,24 +24,16 @@
 //! the build side (`solve`), which gives runs of matching indices for each row (`runs`,
 //! `run_matches`) and boxes that prune chunks (`boxes`).
 
-mod boxes;
 pub(crate) mod build;
 mod conditions;
-mod dense;
 #[cfg(feature = "proto")]
 pub(crate) mod encoded;
-mod extension;
 pub(in crate::provider) mod grouped;
-mod joined;
 pub(crate) mod key_index_grid;
 pub(in crate::provider) mod keys;
 mod operator;
 mod probe;
 pub(crate) mod rule;
-mod run_matches;
-mod runs;
-mod solve;
-mod stacked;
 
 pub use operator::ArrayLookupJoinExec;
 pub use rule::LookupJoins;

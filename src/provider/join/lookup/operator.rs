@@ -36,9 +36,10 @@ use {
 };
 
 use crate::provider::join::lookup::build::{BuildSide, Matching};
+use crate::provider::join::lookup::conditions::run_matches::Line;
 use crate::provider::join::lookup::grouped::{BuildGroups, GROUP_NUMBER};
 use crate::provider::join::lookup::probe::{JoinOutput, Probe};
-use crate::provider::join::lookup::run_matches::Line;
+use crate::provider::plans::display::{visit_all, write_operator};
 
 /// Joins any table, the build side, with an array, the probe side, whose join keys are expressions
 /// over its dimensions. No row of the array is hashed: the scan of the array computes a key index
@@ -268,12 +269,7 @@ impl DisplayAs for ArrayLookupJoinExec {
             "projection=[{}]",
             columns.collect::<Vec<_>>().join(", ")
         ));
-        match t {
-            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "ArrayLookupJoinExec: {}", parts.join(", "))
-            }
-        }
+        write_operator(self.name(), &parts, t, f)
     }
 }
 
@@ -314,12 +310,12 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         let filter = filter.map(|filter| Arc::clone(filter.expression()));
         let dynamic = self.dynamic_filter.iter();
         let dynamic = dynamic.map(|filter| Arc::clone(filter) as Arc<dyn PhysicalExpr>);
-        for expr in keys.chain(conditions).chain(filter).chain(dynamic) {
-            if f(&expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        let all: Vec<_> = keys
+            .chain(conditions)
+            .chain(filter)
+            .chain(dynamic)
+            .collect();
+        visit_all(&all, f)
     }
 
     fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {

@@ -14,8 +14,9 @@ use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 
-use crate::provider::join::lookup::build::{BuildSide, is_row};
-use crate::provider::join::lookup::run_matches::Line;
+use crate::provider::join::lookup::build::BuildSide;
+use crate::provider::join::lookup::build::matches::is_row;
+use crate::provider::join::lookup::conditions::run_matches::Line;
 use crate::provider::planning::mask::mask;
 
 /// The output of a lookup join.
@@ -112,7 +113,7 @@ impl Probe {
         if matches!(kind, JoinType::RightSemi | JoinType::RightAnti) {
             let has_match = keys.values().iter();
             let line = &mut self.line;
-            let has_match = has_match.map(|key| !self.build.rows_of(*key, line).is_empty());
+            let has_match = has_match.map(|key| !self.build.matches.rows_of(*key, line).is_empty());
             let has_match = BooleanArray::from(has_match.collect::<Vec<_>>());
             let kept = match kind {
                 JoinType::RightSemi => has_match,
@@ -120,7 +121,7 @@ impl Probe {
             };
             return self.assemble(JoinedRows::Probe(&filtered(&batch, &kept)?));
         }
-        let Some((rows, have_all)) = self.build.only_rows(keys) else {
+        let Some((rows, have_all)) = self.build.matches.only_rows(keys) else {
             return self.some_matches(Pending {
                 batch,
                 row: 0,
@@ -163,7 +164,10 @@ impl Probe {
         let tracks = self.output.tracks_matches();
         let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
         while pending.row < keys.len() && probe_rows.len() < self.batch_size {
-            let all = self.build.rows_of(keys.value(pending.row), &mut self.line);
+            let all = self
+                .build
+                .matches
+                .rows_of(keys.value(pending.row), &mut self.line);
             let left = &all[pending.matches..];
             let some = &left[..left.len().min(self.batch_size - probe_rows.len())];
             if all.is_empty() && keeps_all {

@@ -1,35 +1,31 @@
 //! The rule that replaces hash joins and nested-loop joins by lookup joins.
 
+pub(in crate::provider) mod extension;
+pub(super) mod joined;
+mod keyed_scan;
+mod stacked;
+
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinSide, JoinType, Result, internal_err};
+use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
-use datafusion::physical_expr::{PhysicalExpr, conjunction};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinOn;
-use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::provider::catalog::settings::config::ArraySettings;
-use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::build::{BuildKeys, KeyBounds, Matching};
 use crate::provider::join::lookup::conditions::Conditions;
-use crate::provider::join::lookup::joined::{Joined, UsedColumns};
-use crate::provider::join::lookup::key_index_grid::{KEY_INDEX, KeyIndexGrid};
-use crate::provider::join::lookup::keys::{KeyTerms, KeyedCells, ProbeKeys};
+use crate::provider::join::lookup::keys::{KeyedCells, ProbeKeys};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
-use crate::provider::join::lookup::stacked;
-use crate::provider::join::zip::{Side, columns_in};
-use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::{InlinedInput, replace_columns};
-use crate::provider::scan::grid_table::GridTable;
-use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
+use crate::provider::join::lookup::rule::joined::{Joined, UsedColumns};
+use crate::provider::join::lookup::rule::keyed_scan::{KeyedScan, ScanFilter};
+use crate::provider::join::zip::Side;
+use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 
 /// The maximum number of key indices per cell of a build side that keeps its cells by key index.
 const MAX_PER_CELL: u64 = 4;
@@ -201,6 +197,7 @@ fn operator_of(
         (None, Some(keys)) => Matching::Keys(keys, build_keys),
         (None, None) => return Ok(None),
     };
+    let (filtered, dynamic_filter) = scan.filter.map(ScanFilter::into_parts).unzip();
     let spec = LookupSpec {
         output: Arc::new(JoinOutput {
             join_type: join.kind,
@@ -210,7 +207,7 @@ fn operator_of(
         }),
         matching: Arc::new(matching),
         on,
-        filtered: scan.filtered,
+        filtered,
         build_groups: Vec::new(),
         schema: join.plan.schema(),
         replaced: Arc::clone(&join.plan),
@@ -219,7 +216,7 @@ fn operator_of(
     Ok(Some(ArrayLookupJoinExec::new(
         inputs,
         Arc::new(spec),
-        scan.dynamic_filter,
+        dynamic_filter,
     )))
 }
 
@@ -250,34 +247,9 @@ fn narrow(
     let Some(join) = in_session(&replaced, config)? else {
         return Ok(None);
     };
-    let columns = join.schema();
-    let of_join = |expr: &Arc<dyn PhysicalExpr>| {
-        replace_columns(expr, &|number| {
-            let place = used.binary_search(&number).ok()?;
-            Some(Arc::new(Column::new(columns.field(place).name(), place)))
-        })
-    };
-    let schema = plan.schema();
-    let output = below
-        .columns
-        .iter()
-        .zip(schema.fields())
-        .map(|(expr, field)| {
-            let alias = field.name().clone();
-            Ok(ProjectionExpr {
-                expr: of_join(expr)?,
-                alias,
-            })
-        });
-    let output = output.collect::<Result<Vec<_>>>()?;
-    let mut node: Arc<dyn ExecutionPlan> = Arc::new(join);
-    if !below.conjuncts.is_empty() {
-        let conjuncts = below.conjuncts.iter().map(of_join);
-        let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
-        node = Arc::new(FilterExec::try_new(predicate, node)?);
-    }
-    let output = ProjectionExec::try_new_with_schema_metadata(output, node, &schema)?;
-    Ok(Some(Arc::new(output)))
+    below
+        .over_narrowed(Arc::new(join), &used, &plan.schema())
+        .map(Some)
 }
 
 /// A build side that is an array, joined on expressions over its dimensions.
@@ -308,166 +280,5 @@ impl KeyedBuild {
             true => BuildKeys::DistinctKeyIndex(column),
             false => BuildKeys::KeyIndex(column),
         }
-    }
-}
-
-/// The scan of an array on either side of a join, with the key index as its last column.
-struct KeyedScan {
-    scan: ArrayScan,
-    /// See [`LookupSpec::filtered`].
-    filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
-    dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
-}
-
-impl KeyedScan {
-    /// Creates the scan that replaces the scan of `side`. `needed` are the columns of the side's
-    /// plan that the join uses. `bounds` is a predicate over the table that narrows the selection,
-    /// and `filtered_keys` are the keys over the table that a dynamic filter restricts.
-    fn try_new(
-        side: &Side,
-        terms: Vec<KeyTerms>,
-        needed: &[usize],
-        bounds: Option<Arc<dyn PhysicalExpr>>,
-        filtered_keys: Option<&[Arc<dyn PhysicalExpr>]>,
-        config: &ConfigOptions,
-    ) -> Result<Self> {
-        let grid = &side.part.grid;
-        let key_grid: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(grid, terms));
-        let mut name = KEY_INDEX.to_string();
-        let table = side.below.node.source().schema();
-        while table.index_of(&name).is_ok() {
-            name.push('_');
-        }
-        let mut attributes = grid.attributes().to_vec();
-        let field = key_grid.attributes()[0].as_ref();
-        attributes.push(Arc::new(Field::with_name(field.clone(), name)));
-        let grids = [Arc::clone(grid), key_grid];
-        let grid = AlignedGrids::new(grid.name().to_string(), &grids, attributes);
-        let source = Arc::new(GridTable::new(Arc::new(grid)));
-        let key_index = source.schema().fields().len() - 1;
-
-        let old = side.below.node.plan();
-        let output = needed.iter().map(|column| &side.below.columns[*column]);
-        let mut projection = columns_in(output);
-        if let Some(keys) = filtered_keys {
-            projection.extend(columns_in(keys.iter()));
-            projection.sort_unstable();
-            projection.dedup();
-        }
-        projection.push(key_index);
-        let mut read = projection.clone();
-        for column in columns_in(side.below.conjuncts.iter()) {
-            if !read.contains(&column) {
-                read.push(column);
-            }
-        }
-        let mut selected = read.clone();
-        selected.sort_unstable();
-        let selected_by = SelectArguments {
-            filters: old
-                .selected_by
-                .filters
-                .iter()
-                .cloned()
-                .chain(bounds)
-                .collect(),
-            columns: selected,
-        };
-        let SelectedBlocks { blocks, kept, .. } =
-            source.select(&selected_by.filters, &selected_by.columns)?;
-        let plan = ScanPlan {
-            columns: read.clone(),
-            projection: read.clone(),
-            filter: None,
-            dynamic_filter: None,
-            fetch: None,
-            partitions: Vec::new(),
-            options: old.options,
-            selected_by,
-        };
-        let of_scan = |columns: &[usize], expr: &Arc<dyn PhysicalExpr>| {
-            replace_columns(expr, &|number| {
-                let place = columns.iter().position(|column| *column == number)?;
-                Some(Arc::new(Column::new(
-                    source.schema().field(number).name(),
-                    place,
-                )))
-            })
-        };
-        let conjuncts = side.below.conjuncts.iter();
-        let predicate =
-            (!side.below.conjuncts.is_empty()).then(|| conjunction(conjuncts.clone().cloned()));
-        let mut scan = ArrayScan::of_blocks(
-            Arc::clone(&source) as _,
-            PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
-            predicate.as_ref(),
-            plan,
-            config,
-        )?;
-        let filters = conjuncts.map(|conjunct| of_scan(&read, conjunct));
-        let filters = filters.collect::<Result<Vec<_>>>()?;
-        if let Some((filtered, _)) = scan.with_filters(&filters) {
-            scan = filtered;
-        }
-        if let Some(narrow) = scan.with_projection(projection.clone())? {
-            scan = narrow.recut(config);
-        }
-        let (mut filtered, mut dynamic_filter) = (None, None);
-        if let Some(keys) = filtered_keys {
-            let keys = keys.iter().map(|key| of_scan(&projection, key));
-            let keys = keys.collect::<Result<Vec<_>>>()?;
-            let filter = Arc::new(DynamicFilterPhysicalExpr::new(keys.clone(), lit(true)));
-            let offered: Arc<dyn PhysicalExpr> = Arc::clone(&filter) as _;
-            if let Some((pruned, _)) = scan.with_filters(&[offered]) {
-                scan = pruned;
-                filtered = Some((keys, Arc::clone(scan.schema())));
-                dynamic_filter = Some(filter);
-            }
-        }
-        Ok(Self {
-            scan,
-            filtered,
-            dynamic_filter,
-        })
-    }
-
-    /// Returns a plan with the columns `needed` of the side's plan, followed by the key index.
-    /// `schema` is the schema of the side's plan.
-    fn plan(
-        &self,
-        side: &Side,
-        schema: &Schema,
-        needed: &[usize],
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = &self.scan.plan().projection;
-        let table = self.scan.source().schema();
-        let Some(last) = columns.last() else {
-            return internal_err!("the scan of a lookup join has no column");
-        };
-        let key_index = table.field(*last).name();
-        let mut output = Vec::with_capacity(needed.len() + 1);
-        for column in needed {
-            let expr = replace_columns(&side.below.columns[*column], &|number| {
-                let place = columns.iter().position(|column| *column == number)?;
-                Some(Arc::new(Column::new(table.field(number).name(), place)))
-            })?;
-            let alias = schema.field(*column).name().clone();
-            output.push(ProjectionExpr { expr, alias });
-        }
-        let expr = Arc::new(Column::new(key_index, columns.len() - 1));
-        let alias = key_index.clone();
-        output.push(ProjectionExpr { expr, alias });
-        let is_same = output.len() == columns.len()
-            && output.iter().enumerate().all(|(place, projected)| {
-                let column = projected.expr.downcast_ref::<Column>();
-                column.is_some_and(|column| {
-                    column.index() == place && column.name() == projected.alias
-                })
-            });
-        let scan: Arc<dyn ExecutionPlan> = self.scan.clone().into_exec();
-        Ok(match is_same {
-            true => scan,
-            false => Arc::new(ProjectionExec::try_new(output, scan)?),
-        })
     }
 }

@@ -6,19 +6,20 @@ use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
 
 use crate::provider::join::lookup::build::{BuildKeys, Matching};
-use crate::provider::join::lookup::extension::{Extension, GridColumns};
-use crate::provider::join::lookup::joined::{Joined, UsedColumns};
 use crate::provider::join::lookup::key_index_grid::KEY_INDEX;
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
+use crate::provider::join::lookup::rule::extension::{Extension, GridColumns};
+use crate::provider::join::lookup::rule::joined::{Joined, UsedColumns};
+use crate::provider::join::lookup::rule::keyed_scan::ScanFilter;
 
 /// Returns the operator that replaces a join whose right input is a lookup join, perhaps below filters
 /// and projections. `None` if the keys are not expressions over dimensions of the array at the bottom,
 /// or if a join other than an inner join has a filter beside its keys.
 ///
 /// The scan of the array adds the key index, and the joins in between pass it on.
-pub(super) fn operator(
+pub(in crate::provider::join::lookup) fn operator(
     join: &Joined,
     config: &ConfigOptions,
     wants_filter: bool,
@@ -53,11 +54,7 @@ pub(super) fn operator(
         return Ok(None);
     };
     used.renumber(JoinSide::Right, &kept);
-    let (mut filtered, mut dynamic_filter) = (None, None);
-    if let Some(found) = extension.filter {
-        filtered = Some((found.keys, found.schema));
-        dynamic_filter = Some(found.filter);
-    }
+    let (filtered, dynamic_filter) = extension.filter.map(ScanFilter::into_parts).unzip();
     let spec = LookupSpec {
         output: Arc::new(JoinOutput {
             join_type: join.kind,

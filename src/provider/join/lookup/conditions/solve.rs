@@ -17,10 +17,9 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
-use crate::provider::join::lookup::conditions::{
-    AxisSet, Comparison, Condition, ConditionAxis, Conditions,
-};
-use crate::provider::join::lookup::runs::Runs;
+use crate::provider::join::lookup::conditions::axis::{Comparison, ConditionAxis};
+use crate::provider::join::lookup::conditions::runs::Runs;
+use crate::provider::join::lookup::conditions::{AxisSet, Condition, Conditions};
 use crate::provider::planning::mask::mask;
 use crate::provider::plans::below::replace_columns;
 

@@ -8,27 +8,25 @@ use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-use crate::provider::join::aligned::AlignedGrids;
-use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
-use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::join::lookup::key_index_grid::table_with_terms;
+use crate::provider::join::lookup::keys::{KeyTerms, ProbeKeys};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
-use crate::provider::join::zip::columns_in;
+use crate::provider::join::lookup::rule::keyed_scan::ScanFilter;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::{InlinedInput, replace_columns};
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{BlockSource, GridSelection, GridSource, SelectedBlocks};
+use crate::provider::source::{BlockSource, GridSelection, SelectedBlocks};
 
 /// The columns of a plan over a single array, in terms of the columns of the array's table. The plan
 /// consists of filters, projections and lookup joins whose probe side is the array.
-pub(super) struct GridColumns {
+pub(in crate::provider) struct GridColumns {
     /// The array and its selected cells.
     pub part: GridSelection,
     /// The columns of the array's table.
@@ -95,6 +93,19 @@ impl GridColumns {
         }))
     }
 
+    /// Numbers grouping expressions over the plan. Returns `None` if they are not expressions over
+    /// dimensions, if one is null, or for the same reasons as [`ProbeKeys::try_new`].
+    pub fn group_numbers(
+        &self,
+        expressions: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Option<ProbeKeys>> {
+        let Some(expressions) = self.replace_in(expressions)? else {
+            return Ok(None);
+        };
+        let keys = ProbeKeys::try_new(&expressions, &self.part)?;
+        Ok(keys.filter(|keys| !keys.has_nulls()))
+    }
+
     /// Rewrites expressions over the plan in terms of the table. Returns `None` if they use other
     /// columns.
     pub fn replace_in(
@@ -115,7 +126,7 @@ impl GridColumns {
 }
 
 /// A column to add to a plan over an array, and a dynamic filter to add to its scan.
-pub(super) struct Extension<'a> {
+pub(in crate::provider::join::lookup) struct Extension<'a> {
     /// The name of the column.
     name: &'a str,
     /// The terms that add up to the values of the column; `None` for no column.
@@ -125,15 +136,6 @@ pub(super) struct Extension<'a> {
     /// The dynamic filter that was added, with the expressions over the columns of the scan, and the
     /// schema of the scan.
     pub filter: Option<ScanFilter>,
-}
-
-/// A dynamic filter of a scan.
-pub(super) struct ScanFilter {
-    /// The expressions that the filter restricts, over the columns of the scan.
-    pub keys: Vec<Arc<dyn PhysicalExpr>>,
-    /// The schema of the scan.
-    pub schema: SchemaRef,
-    pub filter: Arc<DynamicFilterPhysicalExpr>,
 }
 
 /// A plan with an additional last column, if there is one to add, and the columns of the original plan
@@ -320,24 +322,7 @@ impl<'a> Extension<'a> {
             return Ok(None);
         };
         if !self.filtered_keys.is_empty() {
-            let schema = Arc::clone(scan.schema());
-            let keys = self.filtered_keys.iter().map(|key| {
-                replace_columns(key, &|number| {
-                    let place = output.iter().position(|column| *column == number)?;
-                    Some(Arc::new(Column::new(schema.field(place).name(), place)))
-                })
-            });
-            let keys = keys.collect::<Result<Vec<_>>>()?;
-            let filter = Arc::new(DynamicFilterPhysicalExpr::new(keys.clone(), lit(true)));
-            let offered: Arc<dyn PhysicalExpr> = Arc::clone(&filter) as _;
-            if let Some((filtered, _)) = scan.with_filters(&[offered]) {
-                scan = filtered;
-                self.filter = Some(ScanFilter {
-                    keys,
-                    schema,
-                    filter,
-                });
-            }
+            (scan, self.filter) = ScanFilter::add_to(scan, self.filtered_keys)?;
         }
         Ok(Some((scan.recut(config).into_exec(), kept)))
     }
@@ -367,17 +352,7 @@ fn with_attribute(
     let Some([part]) = parts.as_deref() else {
         return Ok(None);
     };
-    let terms: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(&part.grid, terms));
-    let mut name = name.to_string();
-    while scan.source().schema().index_of(&name).is_ok() {
-        name.push('_');
-    }
-    let mut attributes = part.grid.attributes().to_vec();
-    let field = terms.attributes()[0].as_ref().clone();
-    attributes.push(Arc::new(field.with_name(name)));
-    let grids = [Arc::clone(&part.grid), terms];
-    let grid = AlignedGrids::new(part.grid.name().to_string(), &grids, attributes);
-    let source = Arc::new(GridTable::new(Arc::new(grid)));
+    let source = table_with_terms(&part.grid, scan.source().schema(), name, terms);
 
     let old = scan.plan();
     let last = source.schema().fields().len() - 1;

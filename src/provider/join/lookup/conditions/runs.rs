@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 /// row 2: numbers 0 to 6
 /// ```
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(in crate::provider::join::lookup) struct Runs {
     offsets: Vec<usize>,
     runs: Vec<Run>,
     /// Accounts for the memory of `offsets` and `runs`.
@@ -23,7 +23,7 @@ pub(super) struct Runs {
 
 /// The numbers from `start` to `end`, without `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(in crate::provider::join::lookup) struct Run {
     pub start: u32,
     pub end: u32,
 }

@@ -14,7 +14,7 @@ use crate::provider::join::lookup::keys::NO_KEY;
 
 /// Rows whose row number is their key index. Rows of key indices without a cell are not meaningful.
 #[derive(Debug)]
-pub(super) struct DenseRows {
+pub(in crate::provider::join::lookup) struct DenseRows {
     schema: SchemaRef,
     count: usize,
     columns: Vec<DenseColumn>,

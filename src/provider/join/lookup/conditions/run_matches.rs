@@ -6,7 +6,7 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::provider::join::lookup::conditions::Conditions;
-use crate::provider::join::lookup::runs::Runs;
+use crate::provider::join::lookup::conditions::runs::Runs;
 
 /// The maximum number of consecutive numbers of the last set whose matches are listed together.
 const MAX_SEGMENT: usize = 128;
@@ -18,7 +18,7 @@ const MAX_INDEXED: u64 = 16;
 /// The runs of all rows of the build side in every set of axes. A row matches a key index if it
 /// matches the number of the key index in each set.
 #[derive(Debug)]
-pub(super) struct RunMatches {
+pub(in crate::provider::join::lookup) struct RunMatches {
     sets: Vec<SetRuns>,
     /// The number of rows.
     rows: usize,
@@ -38,7 +38,7 @@ struct SetRuns {
 
 /// Lists of row numbers: list `n` is `rows[offsets[n]..offsets[n + 1]]`.
 #[derive(Debug, Default)]
-pub(super) struct RowLists {
+pub(in crate::provider::join::lookup) struct RowLists {
     pub offsets: Vec<u32>,
     pub rows: Vec<u32>,
 }
@@ -46,7 +46,7 @@ pub(super) struct RowLists {
 /// The rows found for the previous key index of one reader. Consecutive key indices usually share
 /// most of them.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(in crate::provider::join::lookup) struct Line {
     /// For each set but the last, the number of the previous key index, and the rows that match it
     /// in this set and in those before.
     outer: Vec<(u32, Vec<u32>)>,

@@ -1,29 +1,30 @@
 //! Join conditions over the dimensions of an array, prepared on its axes.
 
+mod axis;
+pub(super) mod boxes;
+pub(super) mod run_matches;
+pub(super) mod runs;
+mod sides;
+mod solve;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::make_comparator;
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::{SortOptions, take};
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::utils::normalize_float_zero;
+use arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::joins::utils::JoinOn;
 
-use crate::grid::{Axis, AxisChunks};
-use crate::provider::join::lookup::joined::Joined;
+use crate::grid::Axis;
+use crate::provider::join::lookup::conditions::axis::ConditionAxis;
+use crate::provider::join::lookup::conditions::sides::{BothSides, Sides, may_fail};
 use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
-use crate::provider::join::zip::{Side, columns_in};
+use crate::provider::join::lookup::rule::joined::Joined;
+use crate::provider::join::zip::Side;
 use crate::provider::planning::pruning::is_dynamic;
-use crate::provider::plans::below::{divides, replace_columns};
-
-/// The maximum number of selected indices along an axis.
-const MAX_INDICES: u64 = 1 << 20;
+use crate::provider::plans::below::{columns_in, divides, replace_columns};
 
 /// The conditions of a join over the dimensions of an array and the columns of its build side,
 /// such as `lat BETWEEN south AND north AND lon BETWEEN west AND east`.
@@ -43,7 +44,7 @@ const MAX_INDICES: u64 = 1 << 20;
 /// When the query runs, the conditions are evaluated on pairs of numbers and rows of the build side
 /// ([`solve`](super::solve)).
 #[derive(Debug)]
-pub(super) struct Conditions {
+pub(in crate::provider::join::lookup) struct Conditions {
     /// The conditions over the build side alone, over its columns.
     pub of_rows: Vec<Arc<dyn PhysicalExpr>>,
     /// The sets of axes. The number of the last one varies fastest.
@@ -59,7 +60,7 @@ pub(super) struct Conditions {
 
 /// Axes with the conditions over them.
 #[derive(Debug)]
-pub(super) struct AxisSet {
+pub(in crate::provider::join::lookup) struct AxisSet {
     /// The axes, ascending.
     pub axes: Vec<ConditionAxis>,
     /// The conditions over several of the axes.
@@ -70,43 +71,9 @@ pub(super) struct AxisSet {
     pub stride: u32,
 }
 
-/// An axis with the conditions over it alone.
-#[derive(Debug)]
-pub(super) struct ConditionAxis {
-    /// The index of the axis among those of the grid.
-    pub axis: usize,
-    /// The chunks along the axis.
-    pub chunks: AxisChunks,
-    /// The selected indices, in the order of their numbers.
-    pub indices: Vec<u32>,
-    /// `true` if the numbers ascend with the indices.
-    pub is_in_order: bool,
-    /// The coordinate of each number.
-    pub coordinates: ArrayRef,
-    pub field: Field,
-    pub comparisons: Vec<Comparison>,
-    /// The other conditions.
-    pub others: Vec<Condition>,
-}
-
-/// Compares an expression over an axis, which is monotonic in the numbers, with an expression over
-/// the columns of the build side.
-#[derive(Debug)]
-pub(super) struct Comparison {
-    /// The value of the expression over the axis for each number. There are no nulls.
-    pub values: ArrayRef,
-    pub is_descending: bool,
-    /// The operator, with `values` as the left operand.
-    pub operator: Operator,
-    /// The right operand, over the columns of the build side.
-    pub bound: Arc<dyn PhysicalExpr>,
-    /// `true` for an equality key of a hash join.
-    pub is_key: bool,
-}
-
 /// A condition of any form.
 #[derive(Debug)]
-pub(super) struct Condition {
+pub(in crate::provider::join::lookup) struct Condition {
     /// The axes that it uses, as indices among the axes of its [`AxisSet`].
     pub axes: Vec<usize>,
     /// The columns of the build side that it uses.
@@ -121,22 +88,6 @@ struct Conjunct {
     axes: BTreeSet<usize>,
     comparison: Option<Sides>,
     is_key: bool,
-}
-
-/// The two sides of a comparison.
-struct Sides {
-    /// An expression over a dimension, over the columns of the table.
-    of_axis: Arc<dyn PhysicalExpr>,
-    operator: Operator,
-    /// An expression over the columns of the build side.
-    bound: Arc<dyn PhysicalExpr>,
-}
-
-/// The columns of the array's table, followed by the columns of the build side.
-struct BothSides {
-    schema: Schema,
-    /// The number of columns of the table.
-    width: usize,
 }
 
 impl Conditions {
@@ -288,107 +239,6 @@ impl Conditions {
     }
 }
 
-impl ConditionAxis {
-    /// Prepares the conditions over one axis. Returns `None` if too few or too many indices are
-    /// selected, if an expression over the axis fails, or if a key is not monotonic in the numbers.
-    fn try_new(
-        axis: usize,
-        conjuncts: Vec<Conjunct>,
-        probe: &Side,
-        both: &BothSides,
-    ) -> Result<Option<Self>> {
-        let (grid, set) = (&probe.part.grid, &probe.part.selection.axes()[axis]);
-        let of_grid = &grid.axes()[axis];
-        if !(1..=MAX_INDICES).contains(&set.count()) || of_grid.length() > u64::from(u32::MAX) {
-            return Ok(None);
-        }
-        let mut indices: Vec<u32> = set.ranges().flatten().map(|index| index as u32).collect();
-        let mut coordinates = of_grid.coordinates()?.at(set.ranges().flatten())?;
-        let field = Field::new(of_grid.name(), of_grid.data_type(), false);
-        let schema = Arc::new(Schema::new(vec![field.clone()]));
-        let (mut compared, mut others) = (Vec::new(), Vec::new());
-        for conjunct in conjuncts {
-            let Some(sides) = &conjunct.comparison else {
-                others.push(conjunct.expr);
-                continue;
-            };
-            let only = Arc::new(Column::new(of_grid.name(), 0));
-            let key = replace_columns(&sides.of_axis, &|_| Some(Arc::clone(&only) as _))?;
-            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::clone(&coordinates)])?;
-            // DataFusion's join stays. It reports the error if it evaluates the key on such a row.
-            let Ok(values) = key.evaluate(&batch) else {
-                return Ok(None);
-            };
-            // As in DataFusion's comparisons, zeros of both signs are equal.
-            let values = normalize_float_zero(&values.into_array(indices.len())?);
-            if values.logical_null_count() > 0
-                || make_comparator(&values, &values, SortOptions::default()).is_err()
-            {
-                if conjunct.is_key {
-                    return Ok(None);
-                }
-                others.push(conjunct.expr);
-                continue;
-            }
-            let comparison = Comparison {
-                values,
-                is_descending: false,
-                operator: sides.operator,
-                bound: Arc::clone(&sides.bound),
-                is_key: conjunct.is_key,
-            };
-            compared.push((comparison, conjunct.expr));
-        }
-        // In the order of an equality, the matches of a row have consecutive numbers.
-        let is_equality = |comparison: &Comparison| comparison.operator == Operator::Eq;
-        let first = compared
-            .iter()
-            .find(|(comparison, _)| is_equality(comparison));
-        let monotonic = compared
-            .iter()
-            .find(|(comparison, _)| direction(&comparison.values).is_some());
-        let sorted_by = first.or(monotonic).or(compared.first());
-        let sorted_by = sorted_by.filter(|(comparison, _)| direction(&comparison.values).is_none());
-        let is_in_order = sorted_by.is_none();
-        if let Some((comparison, _)) = sorted_by {
-            let order = stable_order(&comparison.values)?;
-            indices = order
-                .values()
-                .iter()
-                .map(|rank| indices[*rank as usize])
-                .collect();
-            coordinates = take(&coordinates, &order, None)?;
-            for (comparison, _) in &mut compared {
-                comparison.values = take(&comparison.values, &order, None)?;
-            }
-        }
-        let mut comparisons = Vec::with_capacity(compared.len());
-        for (mut comparison, expr) in compared {
-            match direction(&comparison.values) {
-                Some(is_descending) => {
-                    comparison.is_descending = is_descending;
-                    comparisons.push(comparison);
-                }
-                None if comparison.is_key => return Ok(None),
-                None => others.push(expr),
-            }
-        }
-        let others = others
-            .iter()
-            .map(|expr| Condition::new(expr, &[axis], both));
-        Ok(Some(Self {
-            axis,
-            chunks: grid.chunk_grid().axis(axis),
-            is_in_order,
-            indices,
-            coordinates,
-            field,
-            comparisons,
-            others: others.collect::<Result<_>>()?,
-        }))
-    }
-}
-
 impl Condition {
     /// Creates a condition from a conjunct. `set` are the axes of its [`AxisSet`].
     fn new(conjunct: &Arc<dyn PhysicalExpr>, set: &[usize], both: &BothSides) -> Result<Self> {
@@ -474,106 +324,4 @@ fn sets(conjuncts: Vec<Conjunct>, probe: &Side, both: &BothSides) -> Result<Opti
     }
     sets.reverse();
     Ok(Some(sets))
-}
-
-impl BothSides {
-    /// Splits a comparison of an expression over a single dimension with an expression over the
-    /// build side. Returns `None` for all other expressions.
-    fn sides(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Sides>> {
-        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
-            return Ok(None);
-        };
-        let (left, right) = (binary.left(), binary.right());
-        let is_order = matches!(
-            binary.op(),
-            Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-        );
-        if !is_order || left.data_type(&self.schema)? != right.data_type(&self.schema)? {
-            return Ok(None);
-        }
-        let columns = |expr| columns_in([expr].into_iter());
-        let is_of_axis = |expr| matches!(columns(expr).as_slice(), [axis] if *axis < self.width);
-        let is_of_build = |expr| columns(expr).iter().all(|number| *number >= self.width);
-        let (of_axis, operator, bound) = if is_of_axis(left) && is_of_build(right) {
-            (left, *binary.op(), right)
-        } else if is_of_axis(right) && is_of_build(left) {
-            let Some(operator) = binary.op().swap() else {
-                return Ok(None);
-            };
-            (right, operator, left)
-        } else {
-            return Ok(None);
-        };
-        Ok(Some(Sides {
-            of_axis: Arc::clone(of_axis),
-            operator,
-            bound: self.of_build(bound)?,
-        }))
-    }
-
-    /// Returns an expression over the build side alone, over its columns.
-    fn of_build(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        replace_columns(expr, &|number| {
-            let place = number.checked_sub(self.width)?;
-            Some(Arc::new(Column::new(
-                self.schema.field(number).name(),
-                place,
-            )))
-        })
-    }
-}
-
-/// Returns `true` if values descend, `false` if they ascend or are all equal; `None` if they are not
-/// monotonic.
-fn direction(values: &ArrayRef) -> Option<bool> {
-    let compare = make_comparator(values, values, SortOptions::default()).ok()?;
-    let steps = || (1..values.len()).map(|next| compare(next - 1, next));
-    if steps().all(|order| order.is_le()) {
-        Some(false)
-    } else {
-        steps().all(|order| order.is_ge()).then_some(true)
-    }
-}
-
-/// Returns the indices of values in ascending order. Equal values keep their order.
-fn stable_order(values: &ArrayRef) -> Result<UInt32Array> {
-    let compare = make_comparator(values, values, SortOptions::default())?;
-    let mut order: Vec<u32> = (0..values.len() as u32).collect();
-    order.sort_by(|one, other| compare(*one as usize, *other as usize));
-    Ok(order.into())
-}
-
-/// Returns `true` if an expression over the columns of `schema` may fail on some values: it divides
-/// by a value that may be zero, calls a function, or casts to a type that does not have all values.
-fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
-    let calls_or_narrows = expr.exists(|expr| {
-        if expr.is::<ScalarFunctionExpr>() {
-            return Ok(true);
-        }
-        let Some(cast) = expr.downcast_ref::<CastExpr>() else {
-            return Ok(false);
-        };
-        Ok(!is_widening(
-            &cast.expr().data_type(schema)?,
-            cast.cast_type(),
-        ))
-    });
-    divides(expr) || calls_or_narrows.unwrap_or(true)
-}
-
-/// Returns `true` if every value of one type can be cast to another.
-fn is_widening(from: &DataType, to: &DataType) -> bool {
-    if from.is_temporal() {
-        return to.is_temporal();
-    }
-    let integer = |data_type: &DataType| {
-        Some((data_type.primitive_width()?, data_type.is_signed_integer()))
-            .filter(|_| data_type.is_integer())
-    };
-    match (integer(from), integer(to)) {
-        (Some((narrow, is_signed)), Some((wide, to_signed))) => {
-            wide >= narrow && is_signed == to_signed || wide > narrow && to_signed
-        }
-        _ => from.is_numeric() && to.is_floating(),
-    }
 }

@@ -11,13 +11,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 
-use crate::provider::join::zip::columns_in;
-use crate::provider::plans::below::replace_columns;
+use crate::provider::plans::below::{columns_in, replace_columns};
 use crate::provider::rules::nested_loops::is_recursive;
 use crate::provider::rules::probe_sides::rows;
 
 /// A hash join or a nested-loop join. Its left input is the build side.
-pub(super) struct Joined {
+pub(in crate::provider::join::lookup) struct Joined {
     /// DataFusion's plan of the join.
     pub plan: Arc<dyn ExecutionPlan>,
     pub left: Arc<dyn ExecutionPlan>,
@@ -162,7 +161,7 @@ impl Joined {
 }
 
 /// The columns of the inputs that a join uses.
-pub(super) struct UsedColumns {
+pub(in crate::provider::join::lookup) struct UsedColumns {
     /// The output columns.
     pub output: Vec<ColumnIndex>,
     /// The columns of the filter.

@@ -12,8 +12,9 @@ use datafusion::physical_expr::expressions::{binary, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::provider::join::lookup::build::{is_ordered, with_zeros};
-use crate::provider::join::lookup::conditions::{AxisSet, ConditionAxis, Conditions};
-use crate::provider::join::lookup::runs::Runs;
+use crate::provider::join::lookup::conditions::axis::ConditionAxis;
+use crate::provider::join::lookup::conditions::runs::Runs;
+use crate::provider::join::lookup::conditions::{AxisSet, Conditions};
 use crate::provider::planning::axis_bounds::fold;
 
 /// The maximum number of boxes of the predicate.
@@ -27,7 +28,7 @@ type NumberBox = Vec<Range<u32>>;
 /// Boxes that cover the matches of all rows. Boxes in the same chunks are merged. If there are too
 /// many, boxes of neighbouring chunks are merged as well.
 #[derive(Debug, Default)]
-pub(super) struct Boxes {
+pub(in crate::provider::join::lookup) struct Boxes {
     /// For the first and the last chunk along each axis, a box.
     boxes: BTreeMap<Vec<(u64, u64)>, NumberBox>,
 }

@@ -1,0 +1,119 @@
+//! Bounds of the join keys of a build side, as predicates on the probe side.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{binary, in_list, lit};
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
+
+use crate::provider::planning::axis_bounds::fold;
+use crate::provider::planning::value_set::is_float_zero;
+
+/// The maximum number of values of a key that a predicate lists.
+const MAX_LISTED: usize = 1000;
+
+/// Bounds of the join keys: the min and max of each key, and its values if there are few.
+#[derive(Debug)]
+pub(in crate::provider::join::lookup) struct KeyBounds {
+    /// For each key, its min and max; `None` if its type has no order.
+    extremes: Vec<Option<(ScalarValue, ScalarValue)>>,
+    /// For each key, its values; `None` once there are too many.
+    values: Option<Vec<HashSet<ScalarValue>>>,
+}
+
+impl KeyBounds {
+    /// Creates the bounds of zero rows. `keys` only give the types of the keys.
+    pub fn new(keys: &[ArrayRef]) -> Self {
+        let extremes = keys.iter().map(|key| {
+            let data_type = key.data_type();
+            let null = ScalarValue::try_from(data_type)
+                .ok()
+                .filter(|_| is_ordered(data_type))?;
+            Some((null.clone(), null))
+        });
+        Self {
+            extremes: extremes.collect(),
+            values: Some(vec![HashSet::new(); keys.len()]),
+        }
+    }
+
+    /// Adds values of the keys: one array per key, which may be of different lengths.
+    pub fn update(&mut self, keys: &[ArrayRef]) -> Result<()> {
+        for (extremes, values) in self.extremes.iter_mut().zip(keys) {
+            if let Some((min, max)) = extremes {
+                *min = extreme(min, values, false)?;
+                *max = extreme(max, values, true)?;
+            }
+        }
+        if keys.iter().any(|values| values.len() > MAX_LISTED) {
+            self.values = None;
+        }
+        let Some(known) = &mut self.values else {
+            return Ok(());
+        };
+        for (known, values) in known.iter_mut().zip(keys) {
+            for row in 0..values.len() {
+                known.insert(ScalarValue::try_from_array(values, row)?);
+            }
+        }
+        if known.iter().any(|values| values.len() > MAX_LISTED) {
+            self.values = None;
+        }
+        Ok(())
+    }
+
+    /// Returns a predicate that holds for all keys that are not null. `columns` are the expressions
+    /// that it compares with the bounds, one per key, over the columns of `schema`.
+    pub fn predicate(
+        &self,
+        columns: &[Arc<dyn PhysicalExpr>],
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let mut all: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
+        for (key, column) in columns.iter().enumerate() {
+            let values = self.values.as_ref().map(|values| &values[key]);
+            // `IN` distinguishes -0.0 from 0.0, which are equal as join keys.
+            if let Some(values) = values.filter(|values| !values.iter().any(is_float_zero)) {
+                let values = values.iter().filter(|value| !value.is_null());
+                let mut values: Vec<_> = values.cloned().collect();
+                values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+                let values = values.into_iter().map(lit).collect();
+                all.push(in_list(Arc::clone(column), values, &false, schema)?);
+            } else if let Some((min, max)) = &self.extremes[key] {
+                let (min, max) = (lit(with_zeros(min, -0.0)), lit(with_zeros(max, 0.0)));
+                all.push(binary(Arc::clone(column), Operator::GtEq, min, schema)?);
+                all.push(binary(Arc::clone(column), Operator::LtEq, max, schema)?);
+            }
+        }
+        Ok(conjunction(all))
+    }
+}
+
+/// Returns `true` if predicates can compare values of a type with its min and max.
+pub(in crate::provider::join::lookup) fn is_ordered(data_type: &DataType) -> bool {
+    data_type.is_numeric() || data_type.is_temporal() || data_type.is_string()
+}
+
+/// Returns `bound`, or `zero` if the bound is a floating-point zero of either sign.
+pub(in crate::provider::join::lookup) fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
+    match bound {
+        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(zero)),
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(zero.into())),
+        bound => bound.clone(),
+    }
+}
+
+/// Returns the min or max of a value and an array. Nulls are ignored.
+fn extreme(known: &ScalarValue, values: &ArrayRef, is_max: bool) -> Result<ScalarValue> {
+    let known = known.to_array()?;
+    fold(
+        &concat(&[known.as_ref(), fold(values, is_max)?.to_array()?.as_ref()])?,
+        is_max,
+    )
+}

@@ -1,0 +1,38 @@
+//! What the operators of this crate show in EXPLAIN, and how their expressions are visited.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::DisplayFormatType;
+
+/// Writes the name of an operator and its properties: in one line, or without the name and one below
+/// the other in a tree.
+pub(crate) fn write_operator(
+    name: &str,
+    properties: &[String],
+    t: DisplayFormatType,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    match t {
+        DisplayFormatType::TreeRender => write!(f, "{}", properties.join("\n")),
+        DisplayFormatType::Default | DisplayFormatType::Verbose => {
+            write!(f, "{name}: {}", properties.join(", "))
+        }
+    }
+}
+
+/// Visits expressions until one visit returns [`TreeNodeRecursion::Stop`].
+pub(crate) fn visit_all<'a>(
+    expressions: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
+    visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+) -> Result<TreeNodeRecursion> {
+    for expr in expressions {
+        if visit(expr)? == TreeNodeRecursion::Stop {
+            return Ok(TreeNodeRecursion::Stop);
+        }
+    }
+    Ok(TreeNodeRecursion::Continue)
+}
