@@ -27,17 +27,17 @@ use crate::provider::window::frames::{self, Pick, reversed};
 use crate::provider::window::needs::{PlaneNeeds, mirrored, mirrored_planes};
 use crate::provider::window::order::{SeriesRows, WindowInput};
 use crate::provider::window::output::state_bytes;
-use crate::provider::window::planes::MIN_PLANES;
+use crate::provider::window::planes::planes_being_read;
 use crate::provider::window::spec::{
     OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, WindowSpec, width,
 };
 use crate::provider::window::tiles::Tiles;
 
-/// The approximate number of bytes that the planes and states of a tile may take. Smaller tiles decode
-/// each chunk more than once.
+/// The approximate number of bytes that the planes and states of a tile may take.
 const MAX_TILE_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 48 << 20 };
-/// A tile has at least this many series, or a whole chunk's; otherwise, totals are computed first.
-const MIN_SERIES: u64 = if cfg!(test) { 1 } else { 256 };
+/// The maximum number of tiles that the series of a chunk are divided into, each of which decodes the
+/// chunk. With more, DataFusion's sort is faster.
+const MAX_TILES_PER_CHUNK: u64 = if cfg!(test) { 1 << 10 } else { 32 };
 
 /// Collects the planes, aggregates and output columns of an operator.
 pub(super) struct SpecBuilder<'a> {
@@ -320,13 +320,14 @@ impl<'a> SpecBuilder<'a> {
         let is_scattered = selection.axes()[..self.axis]
             .iter()
             .any(|set| set.count() > 1);
-        let groups = if is_scattered { 2 * MIN_PLANES } else { 2 };
-        let read_ahead = groups * bytes_per_plane as u64;
+        let being_read = planes_being_read(is_scattered);
+        let read_ahead = (being_read * bytes_per_plane) as u64;
         let most = MAX_TILE_BYTES / (per_series as u64 + read_ahead).max(1);
-        if most < chunk_series.min(MIN_SERIES) {
+        if chunk_series > most.saturating_mul(MAX_TILES_PER_CHUNK) {
             return Ok(None);
         }
         let mut tiles = Tiles::new(grid.chunk_grid(), &selection, self.axis, most);
+        tiles.min_series = chunk_series.div_ceil(MAX_TILES_PER_CHUNK);
         let reach = if totals_first { count } else { reach };
         tiles.distribute(config.execution.target_partitions, count, reach);
         let table = side.below.node.source().schema();
@@ -357,6 +358,7 @@ impl<'a> SpecBuilder<'a> {
             outputs,
             schema,
             tiles,
+            planes_being_read: being_read,
             totals_first,
             descriptions: self.descriptions,
             order: self.order.unwrap_or_default(),
@@ -379,7 +381,10 @@ fn function_of(
     let inner = aggregate.fun().inner();
     let is_float = *data_type == DataType::Float64 && *result == DataType::Float64;
     if inner.is::<Count>() {
-        return Some(SeriesFunction::Count);
+        // The nulls of other types are not those of the array itself.
+        let is_plain = data_type.is_primitive() || data_type.is_string() || data_type.is_binary();
+        let is_plain = is_plain || *data_type == DataType::Boolean;
+        return is_plain.then_some(SeriesFunction::Count);
     } else if inner.is::<Sum>() {
         return match (data_type, result) {
             (DataType::Float64, DataType::Float64) => Some(SeriesFunction::FloatSum),

@@ -8,6 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch, make_comparator, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
+use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
@@ -173,11 +174,13 @@ impl<'a> WindowInput<'a> {
     }
 
     /// Returns the rows of a series in the order of a window; `None` if the window does not determine
-    /// their order, or divides them into partitions that are not contiguous.
+    /// their order, has a frame of distances along another axis, or divides them into partitions that
+    /// are not contiguous.
     pub fn series(&self, window: &Arc<dyn WindowExpr>, axis: usize) -> Result<Option<SeriesRows>> {
         let set = self.selected(axis);
         let ascending = self.rows_along(axis, set.ranges().flatten())?;
         let mut is_reversed = false;
+        let mut is_ordered = false;
         for (key, column) in window
             .order_by()
             .iter()
@@ -200,8 +203,12 @@ impl<'a> WindowInput<'a> {
                 return Ok(None);
             }
             is_reversed = first.is_some_and(|first| first.is_gt());
+            is_ordered = true;
             // The order is unique, so further keys do not matter.
             break;
+        }
+        if !is_ordered && has_distances(window.get_window_frame()) {
+            return Ok(None);
         }
         let batch = match is_reversed {
             true => self.rows_along(axis, set.ranges().rev().flat_map(Range::rev))?,
@@ -251,4 +258,16 @@ impl<'a> WindowInput<'a> {
         }
         Ok(Some(partitions))
     }
+}
+
+/// Returns `true` if a bound of a frame is a distance from the value of the order key.
+fn has_distances(frame: &WindowFrame) -> bool {
+    let is_distance = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => {
+            !distance.is_null()
+        }
+        WindowFrameBound::CurrentRow => false,
+    };
+    frame.units == WindowFrameUnits::Range
+        && (is_distance(&frame.start_bound) || is_distance(&frame.end_bound))
 }

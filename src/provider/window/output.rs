@@ -217,6 +217,8 @@ pub(super) struct TileOutput {
     /// The number of planes that are output together.
     pub planes: usize,
     kernels: Vec<Box<dyn SeriesKernel>>,
+    /// For each aggregate, whether all of its frames are the same.
+    totals: Vec<bool>,
     /// For each output column, the cells that it took last.
     picked: Vec<Option<Picked>>,
     /// For each output column, the coordinates of `planes` planes, if the column is an axis other than
@@ -235,6 +237,7 @@ impl TileOutput {
             .aggregates
             .iter()
             .map(|aggregate| kernel(aggregate, &spec.planes[aggregate.plane].data_type, lanes));
+        let totals = spec.aggregates.iter().map(SeriesAggregate::is_total);
         let mut coordinates = Vec::with_capacity(spec.outputs.len());
         for output in &spec.outputs {
             coordinates.push(match output {
@@ -249,6 +252,7 @@ impl TileOutput {
         let repeat = (0..planes as u32).flat_map(|plane| std::iter::repeat_n(plane, lanes));
         Ok(Self {
             kernels: kernels.collect::<Result<_>>()?,
+            totals: totals.collect(),
             picked: vec![None; spec.outputs.len()],
             coordinates,
             repeat: UInt32Array::from_iter_values(repeat),
@@ -260,8 +264,8 @@ impl TileOutput {
 
     /// Adds planes to the totals. All planes must be added, in order, before the first rows.
     pub fn add_to_totals(&mut self, numbers: Range<usize>, ring: &PlaneRing) -> Result<()> {
-        for (aggregate, kernel) in self.spec.aggregates.iter().zip(&mut self.kernels) {
-            if aggregate.is_total() {
+        for (is_total, kernel) in self.totals.iter().zip(&mut self.kernels) {
+            if *is_total {
                 for number in numbers.clone() {
                     kernel.add_to_total(number, ring)?;
                 }
@@ -269,9 +273,9 @@ impl TileOutput {
         }
         for (output, picked) in self.spec.outputs.iter().zip(&mut self.picked) {
             if let OutputColumn::Pick { plane, planes, .. } = output
-                && output.is_total()
                 && let Some(Some(number)) = planes.first()
                 && numbers.contains(&(*number as usize))
+                && output.is_total()
             {
                 let cells = ring.plane(*number as usize, *plane);
                 *picked = Some(Picked {

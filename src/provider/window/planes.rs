@@ -20,7 +20,7 @@ use crate::provider::window::states::Plane;
 const MAX_CELLS: u64 = 64 << 10;
 /// The minimum number of planes that are read at a time if the cells of a plane are scattered over the
 /// chunk.
-pub(super) const MIN_PLANES: u64 = 16;
+const MIN_PLANES: u64 = 16;
 
 /// Consecutive planes, in walking order.
 struct PlaneGroup {
@@ -333,6 +333,12 @@ fn inner_lanes(spec: &WindowSpec, window: &Window) -> usize {
     let counts = ranges.skip(spec.axis + 1);
     let counts = counts.map(|(range, set)| set.rank(range.end) - set.rank(range.start));
     counts.product::<u64>() as usize
+}
+
+/// Returns the number of planes of a large tile that take memory while they are read, as the cells of a
+/// chunk and in the order of planes.
+pub(super) fn planes_being_read(is_scattered: bool) -> usize {
+    2 * if is_scattered { MIN_PLANES as usize } else { 1 }
 }
 
 /// Returns the maximum number of planes of a tile that are read at a time.

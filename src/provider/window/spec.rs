@@ -39,6 +39,8 @@ pub(super) struct WindowSpec {
     pub schema: SchemaRef,
     /// The tiles across the other axes, and their partitions.
     pub tiles: Tiles,
+    /// The number of planes that take memory while they are read.
+    pub planes_being_read: usize,
     /// `true` if the totals are computed before the walk, because it would keep the whole axis in
     /// memory to output them.
     pub totals_first: bool,

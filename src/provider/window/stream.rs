@@ -204,5 +204,6 @@ fn bytes(spec: &WindowSpec, needs: &PlaneNeeds, lanes: usize) -> usize {
     let states: usize = states
         .map(|(aggregate, states)| (states + 2) * state_bytes(aggregate))
         .sum();
-    lanes.saturating_mul((needs.planes + 1) * per_plane + states)
+    let planes = needs.planes + spec.planes_being_read;
+    lanes.saturating_mul(planes * per_plane + states)
 }

@@ -18,6 +18,8 @@ pub(super) struct Tiles {
     ranges: Vec<Vec<Range<u64>>>,
     sets: Vec<IndexSet>,
     axis: usize,
+    /// The minimum number of series of a tile that was cut in half.
+    pub min_series: u64,
     /// The number of parts along the order axis.
     pub parts: usize,
     /// The number of partitions.
@@ -53,6 +55,7 @@ impl Tiles {
             ranges: chunks,
             sets,
             axis,
+            min_series: 1,
             parts: 1,
             partitions: 1,
         };
@@ -83,7 +86,8 @@ impl Tiles {
         })
     }
 
-    /// Joins neighbouring chunks until tiles have [`MIN_SERIES`] series, but at most `most`.
+    /// Joins adjacent chunks until tiles have [`MIN_SERIES`] series, but at most `most`. Chunks with
+    /// others between them that are not selected stay apart, since a tile reads all that it spans.
     fn merge(&mut self, most: u64) {
         let others = (0..self.ranges.len())
             .rev()
@@ -97,9 +101,11 @@ impl Tiles {
                 {
                     break;
                 }
-                let pairs = self.ranges[axis].chunks(2);
-                let joined = pairs.filter_map(|pair| Some(pair.first()?.start..pair.last()?.end));
-                self.ranges[axis] = joined.collect();
+                let before = self.ranges[axis].len();
+                self.ranges[axis] = in_pairs(&self.ranges[axis]);
+                if self.ranges[axis].len() == before {
+                    break;
+                }
             }
         }
     }
@@ -174,14 +180,14 @@ impl Tiles {
         }
     }
 
-    /// Returns both halves of the tile of a job; `None` if it has a single series.
+    /// Returns both halves of the tile of a job; `None` if they had too few series.
     pub fn halves(&self, job: &TileJob) -> Option<[TileJob; 2]> {
         let others = (0..self.ranges.len()).filter(|axis| *axis != self.axis);
         let longest = others.max_by_key(|axis| self.selected(*axis, &job.tile.ranges[*axis]))?;
         let range = job.tile.ranges[longest].clone();
         let set = &self.sets[longest];
         let selected = self.selected(longest, &range);
-        if selected < 2 {
+        if selected < 2 || (job.tile.lanes as u64 / 2) < self.min_series {
             return None;
         }
         let middle = set.nth(set.rank(range.start) + selected / 2)?;
@@ -194,6 +200,19 @@ impl Tiles {
         };
         Some([half(range.start..middle), half(middle..range.end)])
     }
+}
+
+/// Joins ranges in pairs where one ends at the start of the next.
+fn in_pairs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined = Vec::with_capacity(ranges.len());
+    let mut ranges = ranges.iter().cloned().peekable();
+    while let Some(mut range) = ranges.next() {
+        if let Some(next) = ranges.next_if(|next| next.start == range.end) {
+            range.end = next.end;
+        }
+        joined.push(range);
+    }
+    joined
 }
 
 #[cfg(test)]
@@ -234,6 +253,12 @@ mod tests {
         let grid = ChunkGrid::new(vec![100, 64, 64], vec![100, 1, 1]);
         let tiles = Tiles::new(&grid, &Selection::all(&[100, 64, 64]), 0, 1 << 20);
         assert_eq!((tiles.count(), tiles.max_series()), (Some(8), 512));
+        // Those with chunks between them that are not selected are not.
+        let even = IndexSet::from_ranges(64, (0..64).step_by(2).map(|index| index..index + 1));
+        let apart = Selection::new(vec![IndexSet::all(100), IndexSet::all(1), even]);
+        let grid = ChunkGrid::new(vec![100, 1, 64], vec![100, 1, 1]);
+        let tiles = Tiles::new(&grid, &apart, 0, 1 << 20);
+        assert_eq!((tiles.count(), tiles.max_series()), (Some(32), 1));
     }
 
     #[test]
@@ -250,5 +275,7 @@ mod tests {
         assert_eq!((one.tile.lanes, other.tile.lanes), (2, 3));
         let single = tiles.halves(&one).unwrap()[0].clone();
         assert!(tiles.halves(&single).is_none());
+        tiles.min_series = 3;
+        assert!(tiles.halves(&job).is_none());
     }
 }

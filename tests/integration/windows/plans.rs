@@ -44,7 +44,6 @@ async fn plan(ctx: &SessionContext, sql: &str) -> String {
 #[tokio::test]
 async fn windows_along_an_axis_are_not_sorted() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
-    rows(&ctx, "SET tet.axis_windows = true").await;
     const SERIES: &str = "PARTITION BY lat, lon ORDER BY time";
     for (windows, is_taken) in [
         (
@@ -191,7 +190,6 @@ async fn windows_along_an_axis_are_not_sorted() {
 #[tokio::test]
 async fn chunks_are_read_once() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
-    rows(&ctx, "SET tet.axis_windows = true").await;
     let mean = "avg(value) OVER (PARTITION BY lat, lon ORDER BY time ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING)";
     for (table, from, chunks) in [
         ("a", "a", 18),
@@ -228,7 +226,6 @@ async fn frames_forget_cells_that_leave() {
     let spec = DatasetSpec::new("t", Dtype::F64, &[11], &[3]).with_dim_names(["x"]);
     let options = ArrayOptions::new();
     let (_folder, _, ctx) = sample(&[(spec, cells!(values))], options).await;
-    rows(&ctx, "SET tet.axis_windows = true").await;
     rows(&ctx, "SET tet.nan_as_null = false").await;
     let sql = "SELECT sum(value) OVER w, avg(value) OVER w, max(value) OVER w FROM t \
                WINDOW w AS (ORDER BY x ROWS 1 PRECEDING) ORDER BY x";
@@ -270,7 +267,6 @@ async fn little_memory_makes_small_tiles() {
     ctx.register_array_file_as("f", &path, ArrayOptions::new())
         .await
         .unwrap();
-    rows(&ctx, "SET tet.axis_windows = true").await;
     let unlimited = enable_arrays(SessionContext::new(), ArrayOptions::new());
     unlimited
         .register_array_file_as("f", &path, ArrayOptions::new())

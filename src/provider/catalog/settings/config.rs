@@ -71,7 +71,7 @@ impl Default for ArraySettings {
             array_aggregates: true,
             zip_joins: true,
             lookup_joins: true,
-            axis_windows: false,
+            axis_windows: true,
             limits: Limits::default(),
         }
     }
