@@ -58,6 +58,8 @@ enum State {
     Encoded(Box<Encoded>),
     /// Decoded cells: this number of bytes at the start of the context's `cells`.
     Decoded(usize),
+    /// Decoded cells that other readers use as well.
+    Shared(Arc<Vec<u8>>),
 }
 
 /// A chunk that only its format can decode.
@@ -212,7 +214,11 @@ impl ChunkReader {
                     storage.read_ahead(map, range);
                 }
             }
-            State::Closed | State::Positioned(..) | State::Encoded(_) | State::Decoded(_) => {}
+            State::Closed
+            | State::Positioned(..)
+            | State::Encoded(_)
+            | State::Decoded(_)
+            | State::Shared(_) => {}
         }
     }
 
@@ -269,6 +275,28 @@ impl ChunkReader {
         Ok(true)
     }
 
+    /// Opens a chunk that another reader has decoded.
+    pub fn open_shared(&mut self, cells: Arc<Vec<u8>>) {
+        self.state = State::Shared(cells);
+    }
+
+    /// Returns the cells of a chunk that this reader has decoded, so that others can use them as well.
+    /// `accepts` is asked with their number of bytes first. Returns `None` if it refuses, if the chunk
+    /// needed no decoding, or if it is not ready.
+    pub fn share(&mut self, accepts: impl FnOnce(usize) -> bool) -> Option<Arc<Vec<u8>>> {
+        let State::Decoded(length) = self.state else {
+            return None;
+        };
+        if !accepts(length) {
+            return None;
+        }
+        let mut cells = std::mem::take(&mut self.context.cells);
+        cells.truncate(length);
+        let cells = Arc::new(cells);
+        self.state = State::Shared(Arc::clone(&cells));
+        Some(cells)
+    }
+
     /// Returns `true` if the open chunk is stored as raw cells.
     pub fn is_raw(&self) -> bool {
         matches!(self.state, State::Mapped(..) | State::Positioned(..))
@@ -308,6 +336,7 @@ impl ChunkReader {
                 Ok(&map[chunk.start + range.start..chunk.start + range.end])
             }
             State::Decoded(length) => Ok(&self.context.cells[..*length][range]),
+            State::Shared(cells) => Ok(&cells[range]),
             _ => Err(self.not_ready()),
         }
     }
@@ -327,6 +356,7 @@ impl ChunkReader {
                 &map[range.clone()]
             }
             State::Decoded(length) => &self.context.cells[..*length],
+            State::Shared(cells) => cells.as_slice(),
             State::Positioned(range, place, storage) => {
                 self.bytes_read += gather_from_file(storage, range.start, runs, output)
                     .map_err(|error| error.at(place))?;
@@ -357,9 +387,10 @@ impl Compressed {
         output: &mut Vec<u8>,
     ) -> Result<Option<usize>> {
         let length = self.raw_bytes as usize;
-        grow(output, length, &self.place)?;
+        output.clear();
+        reserve(output, length, &self.place)?;
         let zstd = zstd.get().map_err(|error| self.undecodable(&error))?;
-        match zstd.decompress_to_buffer(self.stored.bytes(read), &mut output[..length]) {
+        match zstd.decompress_to_buffer(self.stored.bytes(read), output) {
             Ok(produced) => Ok(Some(produced)),
             Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
             Err(error) => Err(self.undecodable(&error)),
@@ -407,12 +438,17 @@ impl Compressed {
 
 fn grow(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
     if output.len() < length {
-        output
-            .try_reserve(length - output.len())
-            .map_err(|error| undecodable(place, &io::Error::other(error)))?;
+        reserve(output, length, place)?;
         output.resize(length, 0);
     }
     Ok(())
+}
+
+/// Makes space for `length` bytes in all.
+fn reserve(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
+    output
+        .try_reserve(length.saturating_sub(output.len()))
+        .map_err(|error| undecodable(place, &io::Error::other(error)))
 }
 
 fn undecodable(place: &ErrorLocation, error: &io::Error) -> Error {

@@ -17,7 +17,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, Fetch, FetchedBlock, GridSource, ReadCounts,
-    WindowReader,
+    SharedChunks, WindowReader,
 };
 
 /// The maximum number of bytes of the windows of all attributes together, unless the chunks
@@ -458,6 +458,11 @@ struct AlignedReader {
 }
 
 impl WindowReader for AlignedReader {
+    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
+        let mut readers = self.readers.iter_mut();
+        readers.try_for_each(|reader| reader.share_decoded(chunks))
+    }
+
     fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
         self.ready = 0;
         let fetched = fetched.and_then(|fetched| fetched.downcast::<FetchedAttributes>().ok());

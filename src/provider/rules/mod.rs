@@ -9,3 +9,4 @@ pub(crate) mod nested_loops;
 pub(crate) mod operators;
 pub(crate) mod order;
 pub mod probe_sides;
+pub(crate) mod shared_reads;

@@ -16,7 +16,7 @@
 //!              ArrayAggregates         over scans and over zipped joins
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SpillLongLimits, RestartBuildSides     on the finished plan
+//!              SharedReads, SpillLongLimits, RestartBuildSides     on the finished plan
 //! ```
 
 use std::sync::Arc;
@@ -38,6 +38,7 @@ use crate::provider::rules::logic::{
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
+use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::window::AxisWindows;
 
 /// DataFusion's rule that repartitions and sorts.
@@ -69,6 +70,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
+        (Last, Arc::new(SharedReads)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
     ];

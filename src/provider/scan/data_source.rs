@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{DataFusionError, Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -79,7 +79,14 @@ impl DataSource for ArrayScan {
         let list = self.blocks.list();
         let batch_size = context.session_config().batch_size();
         let batch_size = list.batch_rows(&self.plan.columns, batch_size);
-        let reader = |columns: &[usize]| list.reader(columns, batch_size, options);
+        let chunks = self.shared(&context);
+        let reader = |columns: &[usize]| {
+            let mut reader = list.reader(columns, batch_size, options)?;
+            if let Some(chunks) = &chunks {
+                reader.share_decoded(chunks)?;
+            }
+            Ok::<_, DataFusionError>(reader)
+        };
         // The columns of the filter, then the output columns that the filter does not read.
         let (mut filter, mut filtered, mut columns) = (None, Vec::new(), Vec::new());
         if let Some(predicate) = &self.plan.filter {

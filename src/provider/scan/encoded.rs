@@ -167,6 +167,7 @@ impl EncodedScan {
             column_statistics: Arc::default(),
             target_partitions: self.target_partitions,
             metrics: ExecutionPlanMetricsSet::new(),
+            shared: None,
         })
     }
 }

@@ -12,7 +12,9 @@ use crate::grid::{Cells, CoordinateColumns};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, WindowReader};
+use crate::provider::source::{
+    BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, SharedChunks, WindowReader,
+};
 
 /// Cells are tested as stored if there are at least this many in a run on average.
 const MIN_CELLS_PER_RUN: u64 = 32;
@@ -63,6 +65,13 @@ impl GridReader {
 }
 
 impl BlockReader for GridReader {
+    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
+        match &mut self.values {
+            Some(values) => values.share_decoded(chunks),
+            None => Ok(()),
+        }
+    }
+
     fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
         let window = self.blocks.window(block)?;
         let cells = Cells::new(&window, self.blocks.selection());

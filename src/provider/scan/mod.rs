@@ -26,6 +26,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{ColumnStatistics, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
@@ -39,7 +40,7 @@ use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{self, Pruned, PrunedCounts};
 use crate::provider::planning::pushdown::ClassifiedFilters;
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{BlockSource, SelectedBlocks};
+use crate::provider::source::{BlockSource, SelectedBlocks, SharedChunks};
 
 /// The plan of a scan as a value: block ordinals, columns and limits, but no open file.
 ///
@@ -112,6 +113,8 @@ pub struct ArrayScan {
     /// The reason why zone maps could not be used, if the scan would have used them.
     unusable: Option<String>,
     plan: Arc<ScanPlan>,
+    /// The decoded chunks that other operators of the plan read as well.
+    shared: Option<Arc<SharedChunks>>,
     /// The statistics of the output columns, computed on first use: they may need every coordinate
     /// and every zone map.
     column_statistics: Arc<OnceLock<Vec<ColumnStatistics>>>,
@@ -222,6 +225,7 @@ impl ArrayScan {
             pruned: pruned.counts,
             unusable: pruned.unusable,
             plan: Arc::new(plan),
+            shared: None,
             column_statistics: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         };
@@ -255,6 +259,24 @@ impl ArrayScan {
     /// Returns the selected blocks, and those among them that the scan reads.
     pub(crate) fn blocks(&self) -> &PlannedBlocks {
         &self.blocks
+    }
+
+    /// Returns the scan with chunks that it shares with other operators of the plan.
+    pub(in crate::provider) fn with_shared(&self, shared: &Arc<SharedChunks>) -> Self {
+        Self {
+            shared: Some(Arc::clone(shared)),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the shared chunks for an execution.
+    pub(in crate::provider) fn shared(
+        &self,
+        context: &Arc<TaskContext>,
+    ) -> Option<Arc<SharedChunks>> {
+        let shared = self.shared.as_ref()?;
+        shared.start(context);
+        Some(Arc::clone(shared))
     }
 
     /// Sets the metrics that are known before reading, for the scan or an operator that replaces
@@ -297,7 +319,8 @@ impl ArrayScan {
         }
     }
 
-    fn reads_values(&self) -> bool {
+    /// Returns `true` if a column is read from the file.
+    pub(in crate::provider) fn reads_values(&self) -> bool {
         self.blocks.list().is_read(&self.plan.columns)
     }
 }

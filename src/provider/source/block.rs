@@ -18,7 +18,7 @@ use crate::grid::IndexSet;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount};
+use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount, SharedChunks};
 
 /// A table as a list of blocks of rows.
 ///
@@ -319,6 +319,12 @@ pub type FetchedBlock = Box<dyn Any + Send>;
 /// let columns = reader.read(rows, Some(&kept))?;   one array per column, without the other rows
 /// ```
 pub trait BlockReader: Send {
+    /// Takes chunks that other operators of the plan have decoded, and adds those that this reader
+    /// decodes. Called before the first block. Readers that cannot share ignore it.
+    fn share_decoded(&mut self, _chunks: &Arc<SharedChunks>) -> Result<()> {
+        Ok(())
+    }
+
     /// Starts reading the block with this ordinal. `fetched` is the result of
     /// [`BlockList::fetch`], if that returned a fetch for this block and the columns of the reader.
     fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()>;

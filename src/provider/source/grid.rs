@@ -17,7 +17,9 @@ use crate::provider::catalog::description::{
 };
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{Availability, ColumnBounds, Fetch, FetchedBlock, ReadCounts};
+use crate::provider::source::{
+    Availability, ColumnBounds, Fetch, FetchedBlock, ReadCounts, SharedChunks,
+};
 
 /// The storage format of an attribute whose cells are plain numbers: little-endian and contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +232,12 @@ pub trait WindowReader: Send {
     /// [`GridSource::fetch`], if that returned a fetch for this window and the attributes of the
     /// reader.
     fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()>;
+
+    /// Takes chunks that other operators of the plan have decoded, and adds those that this reader
+    /// decodes. Called before the first window. Readers that cannot share ignore it.
+    fn share_decoded(&mut self, _chunks: &Arc<SharedChunks>) -> Result<()> {
+        Ok(())
+    }
 
     /// Announces that most cells of the current window will be read, so that the reader can
     /// prefetch them.

@@ -11,6 +11,7 @@ mod block;
 pub mod container;
 mod grid;
 pub mod recipe;
+pub(in crate::provider) mod shared_chunks;
 mod statistics;
 
 pub use block::{
@@ -19,6 +20,7 @@ pub use block::{
 };
 pub(crate) use grid::for_columns;
 pub use grid::{CellFormat, GridSelection, GridSource, WindowReader};
+pub use shared_chunks::SharedChunks;
 pub(in crate::provider) use statistics::sum_of_integers;
 pub use statistics::{BlockStatistics, ColumnBounds, RowCount};
 

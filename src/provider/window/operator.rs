@@ -23,6 +23,7 @@ use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
+use crate::provider::source::SharedChunks;
 use crate::provider::window::spec::WindowSpec;
 use crate::provider::window::stream;
 
@@ -73,6 +74,21 @@ impl ArrayWindowExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// Returns the scan that the operator runs.
+    pub(in crate::provider) fn scan(&self) -> &ArrayScan {
+        &self.scan
+    }
+
+    /// Returns the operator with chunks that it shares with other operators of the plan.
+    pub(in crate::provider) fn with_shared(&self, shared: &Arc<SharedChunks>) -> Self {
+        Self::new(
+            self.scan.with_shared(shared),
+            Arc::clone(&self.spec),
+            Arc::clone(&self.replaced),
+            self.columns.clone(),
+        )
     }
 
     /// Returns DataFusion's plan of the same windows.
@@ -153,7 +169,8 @@ impl ExecutionPlan for ArrayWindowExec {
             let reads_values = !self.spec.attributes().is_empty();
             self.scan.set_plan_metrics(&metrics, reads_values);
         }
-        stream::rows(Arc::clone(&self.spec), partition, &context, metrics)
+        let shared = self.scan.shared(&context);
+        stream::rows(Arc::clone(&self.spec), partition, &context, shared, metrics)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

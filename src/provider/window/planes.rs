@@ -12,7 +12,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 
 use crate::grid::{Cells, IndexSet, Selection, Window};
 use crate::provider::scan::in_flight::{InFlight, PendingBlock};
-use crate::provider::source::{ReadCounts, WindowReader};
+use crate::provider::source::{ReadCounts, SharedChunks, WindowReader};
 use crate::provider::window::spec::WindowSpec;
 use crate::provider::window::states::Plane;
 
@@ -114,12 +114,19 @@ pub(super) struct Tile {
 
 impl PlaneReader {
     /// Creates a reader.
-    pub fn try_new(spec: &Arc<WindowSpec>, context: &TaskContext) -> Result<Self> {
+    pub fn try_new(
+        spec: &Arc<WindowSpec>,
+        context: &TaskContext,
+        shared: Option<&Arc<SharedChunks>>,
+    ) -> Result<Self> {
         let attributes = spec.attributes();
-        let reader = match attributes.is_empty() {
+        let mut reader = match attributes.is_empty() {
             true => None,
             false => Some(spec.grid.window_reader(&attributes, &spec.options)?),
         };
+        if let (Some(reader), Some(shared)) = (&mut reader, shared) {
+            reader.share_decoded(shared)?;
+        }
         let memory = MemoryConsumer::new("ArrayWindow fetch").register(context.memory_pool());
         Ok(Self {
             spec: Arc::clone(spec),

@@ -11,6 +11,7 @@ use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use crate::provider::scan::metrics::ScanMetrics;
+use crate::provider::source::SharedChunks;
 use crate::provider::window::needs::PlaneNeeds;
 use crate::provider::window::output::{TileOutput, state_bytes};
 use crate::provider::window::planes::{PlaneReader, PlaneRing};
@@ -23,12 +24,13 @@ pub(super) fn rows(
     spec: Arc<WindowSpec>,
     partition: usize,
     context: &TaskContext,
+    shared: Option<Arc<SharedChunks>>,
     metrics: ScanMetrics,
 ) -> Result<SendableRecordBatchStream> {
     let memory = MemoryConsumer::new("ArrayWindow").register(context.memory_pool());
     let schema = Arc::clone(&spec.schema);
     let run = Run {
-        reader: PlaneReader::try_new(&spec, context)?,
+        reader: PlaneReader::try_new(&spec, context, shared.as_ref())?,
         jobs: spec.tiles.jobs(partition),
         halves: Vec::new(),
         needs: None,

@@ -5,5 +5,6 @@ pub mod opening;
 pub mod products;
 pub mod pruning;
 pub mod scans;
+mod shared_reads;
 pub mod sparse;
 pub mod steps;

@@ -124,6 +124,11 @@ async fn windows_along_an_axis_are_not_sorted() {
             "avg(a.value + b.value) OVER (PARTITION BY a.lat, a.lon ORDER BY a.time) FROM a JOIN b USING (time, lat, lon)".into(),
             true,
         ),
+        // A distance along another axis than the partition's.
+        (
+            "sum(value) OVER (PARTITION BY lat, lon ORDER BY lat RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM b".into(),
+            false,
+        ),
         // Partitions with several rows per time, rows without cells, order by cells.
         (
             "avg(value) OVER (PARTITION BY lat ORDER BY time ROWS 3 PRECEDING) FROM b".into(),

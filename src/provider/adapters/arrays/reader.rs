@@ -14,6 +14,7 @@ use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::shared_chunks::{ChunksOfArray, SharedChunks};
 use crate::provider::source::{FetchedBlock, ReadCounts, WindowReader};
 
 /// The maximum size, in bytes, of a window that is assembled from chunks.
@@ -31,6 +32,10 @@ pub(in crate::provider) struct StoredWindowReader {
     assembled: Vec<u8>,
     /// A buffer for cells read from the file, before they are copied to their place in the window.
     gathered: Vec<u8>,
+    /// The chunks that other operators of the plan have decoded or need.
+    shared: Option<ChunksOfArray>,
+    /// The indices of the open chunk, if it is to be shared once it is decoded.
+    unshared: Option<Vec<u64>>,
     counts: ReadCounts,
 }
 
@@ -64,17 +69,25 @@ impl StoredWindowReader {
             state: State::Closed,
             assembled: Vec::new(),
             gathered: Vec::new(),
+            shared: None,
+            unshared: None,
             counts: ReadCounts::default(),
         }
     }
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
+        self.counts.chunks += 1;
+        self.unshared = None;
+        if let Some(cells) = self.shared.as_ref().and_then(|shared| shared.take(chunk)) {
+            self.chunks.open_shared(cells);
+            return Ok(());
+        }
         self.chunks.open(self.array.dataset(), chunk)?;
         if !self.chunks.is_raw() {
             // Decompression needs the whole chunk.
             self.chunks.read_ahead();
+            self.unshared = self.shared.as_ref().map(|_| chunk.to_vec());
         }
-        self.counts.chunks += 1;
         Ok(())
     }
 
@@ -85,7 +98,14 @@ impl StoredWindowReader {
         let start = Instant::now();
         let ready = self.chunks.advance();
         self.counts.decode_time += start.elapsed();
-        Ok(ready?)
+        let ready = ready?;
+        if ready
+            && let (Some(chunk), Some(shared)) = (self.unshared.take(), &self.shared)
+            && let Some(cells) = self.chunks.share(|bytes| shared.reserve(&chunk, bytes))
+        {
+            shared.add(chunk, cells);
+        }
+        Ok(ready)
     }
 
     /// Checks the index rows of these chunks. Fails at the first missing or broken row.
@@ -199,6 +219,11 @@ impl WindowReader for StoredWindowReader {
                 is_complete: false,
             });
         }
+        Ok(())
+    }
+
+    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
+        self.shared = chunks.of(self.array.file(), self.array.dataset())?;
         Ok(())
     }
 

@@ -1,22 +1,29 @@
 //! DataFusion's accumulators, fed with group indices.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter;
 use arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
+use crate::provider::functions::extremes::is_max;
 use crate::provider::planning::mask::mask;
 
 /// The approximate number of bytes per group of an accumulator for many groups.
 const BYTES_PER_GROUP: usize = 32;
 /// The approximate overhead, in bytes, of a group that has an accumulator of its own.
 const BYTES_BESIDE: usize = 64;
+/// The minimum average number of rows of runs that are reduced before they are added to their group.
+const MIN_RUN: usize = 256;
 
 /// The accumulators of one aggregate, for all groups.
 pub(crate) enum Accumulated {
@@ -89,26 +96,20 @@ impl Accumulated {
         wanted: Option<&BooleanArray>,
         count: usize,
     ) -> Result<()> {
-        match (self, wanted) {
-            (Self::Groups(groups_of), _) => {
-                groups_of.update_batch(arguments, groups, wanted, count)
-            }
-            (Self::Single(single), None) => single.update_batch(arguments),
-            (Self::Single(single), Some(wanted)) => {
-                let arguments = arguments.iter();
-                let arguments = arguments.map(|argument| filter(argument, wanted));
-                single.update_batch(&arguments.collect::<Result<Vec<_>, _>>()?)
-            }
+        match self {
+            Self::Groups(groups_of) => groups_of.update_batch(arguments, groups, wanted, count),
+            Self::Single(single) => update_single(single.as_mut(), arguments, wanted),
         }
     }
 
-    /// Adds the rows of a batch. `aggregate` is over its columns, and `groups` are the group indices of
-    /// its rows.
-    pub fn add(
+    /// Adds the rows of a batch. `aggregate` is over its columns, `groups` are the group indices of its
+    /// rows, and `runs` the runs of rows with the same group, if they are long.
+    fn add(
         &mut self,
         aggregate: &Aggregate,
         batch: &RecordBatch,
         groups: &[usize],
+        runs: Option<&[Range<usize>]>,
         count: usize,
     ) -> Result<()> {
         let arguments = aggregate.arguments.iter();
@@ -117,7 +118,15 @@ impl Accumulated {
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         let filter = aggregate.filter.as_ref();
         let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
-        self.update(&arguments, groups, wanted.as_ref(), count)
+        match (self, runs) {
+            (Self::Groups(groups_of), Some(runs)) if is_reducible(&aggregate.function) => {
+                let numbers: Vec<usize> = runs.iter().map(|run| groups[run.start]).collect();
+                let function = &aggregate.function;
+                let states = states_of_runs(function, &arguments, wanted.as_ref(), runs)?;
+                groups_of.merge_batch(&states, &numbers, count)
+            }
+            (accumulated, _) => accumulated.update(&arguments, groups, wanted.as_ref(), count),
+        }
     }
 
     /// Returns the partial state of all groups.
@@ -158,4 +167,90 @@ impl Accumulated {
             Self::Single(single) => single.size(),
         }
     }
+}
+
+/// Adds the rows of a batch to the accumulators of several aggregates over its columns. `groups` are the
+/// group indices of the rows.
+pub(crate) fn add_rows<'a>(
+    aggregates: impl Iterator<Item = &'a Aggregate>,
+    accumulated: &mut [Accumulated],
+    batch: &RecordBatch,
+    groups: &[usize],
+    count: usize,
+) -> Result<()> {
+    let runs = long_runs(groups);
+    for (aggregate, accumulated) in aggregates.zip(accumulated) {
+        accumulated.add(aggregate, batch, groups, runs.as_deref(), count)?;
+    }
+    Ok(())
+}
+
+/// Adds rows to the accumulator of a single group.
+fn update_single(
+    single: &mut dyn Accumulator,
+    arguments: &[ArrayRef],
+    wanted: Option<&BooleanArray>,
+) -> Result<()> {
+    let Some(wanted) = wanted else {
+        return single.update_batch(arguments);
+    };
+    let arguments = arguments.iter();
+    let arguments = arguments.map(|argument| filter(argument, wanted));
+    single.update_batch(&arguments.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Returns the runs of equal numbers; `None` if they have fewer than [`MIN_RUN`] elements on average.
+fn long_runs(groups: &[usize]) -> Option<Vec<Range<usize>>> {
+    let most = groups.len() / MIN_RUN;
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for run in groups.chunk_by(|one, other| one == other) {
+        if runs.len() == most {
+            return None;
+        }
+        runs.push(start..start + run.len());
+        start += run.len();
+    }
+    Some(runs)
+}
+
+/// Returns `true` if the partial state of some rows, computed alone, can be merged into that of their
+/// group.
+fn is_reducible(function: &AggregateFunctionExpr) -> bool {
+    let inner = function.fun().inner();
+    let is_known = inner.is::<Avg>() || inner.is::<Sum>() || inner.is::<Count>();
+    (is_known || is_max(inner.as_ref()).is_some())
+        && function.groups_accumulator_supported()
+        && !function.is_distinct()
+}
+
+/// Returns the partial state of each run of rows.
+///
+/// An accumulator of many groups adds row by row, and each row of a group waits for the one before. One
+/// of a single group adds a whole array.
+fn states_of_runs(
+    function: &AggregateFunctionExpr,
+    arguments: &[ArrayRef],
+    wanted: Option<&BooleanArray>,
+    runs: &[Range<usize>],
+) -> Result<Vec<ArrayRef>> {
+    let mut columns: Vec<Vec<ScalarValue>> = Vec::new();
+    for run in runs {
+        let mut single = function.create_accumulator()?;
+        let arguments = arguments.iter();
+        let arguments = arguments.map(|values| values.slice(run.start, run.len()));
+        let wanted = wanted.map(|wanted| wanted.slice(run.start, run.len()));
+        update_single(
+            single.as_mut(),
+            &arguments.collect::<Vec<_>>(),
+            wanted.as_ref(),
+        )?;
+        let state = single.state()?;
+        columns.resize_with(state.len(), Vec::new);
+        for (column, value) in columns.iter_mut().zip(state) {
+            column.push(value);
+        }
+    }
+    let columns = columns.into_iter();
+    columns.map(ScalarValue::iter_to_array).collect()
 }

@@ -22,7 +22,7 @@ use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{Pruner, with_subquery_values};
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockList, GridSelection};
+use crate::provider::source::{BlockList, GridSelection, SharedChunks};
 
 /// The number of cells per group to add up at once, so that loading and storing the group's result
 /// pays off. Narrow cells need more of them, to match the bytes of the result.
@@ -61,6 +61,8 @@ pub(crate) struct Job {
     /// The schema of the table.
     pub schema: SchemaRef,
     pub options: ReadOptions,
+    /// The decoded chunks that other operators of the plan read as well.
+    pub shared: Option<Arc<SharedChunks>>,
     /// For each of `parts`, the end of its range of units.
     ends: Vec<u64>,
     next: AtomicU64,
@@ -109,6 +111,7 @@ impl Job {
         mut parts: Vec<GridSelection>,
         schema: &SchemaRef,
         options: ReadOptions,
+        shared: Option<Arc<SharedChunks>>,
         workers: usize,
     ) -> Result<Option<Self>> {
         let dimensions = program.dimensions;
@@ -210,6 +213,7 @@ impl Job {
             dynamic_filter: changing,
             schema: Arc::clone(schema),
             options,
+            shared,
             ends,
             next: AtomicU64::new(0),
         }))

@@ -39,6 +39,7 @@ use crate::provider::plans::below::replace_columns;
 use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
+use crate::provider::source::SharedChunks;
 
 /// Computes aggregates of array cells, grouped by expressions over single dimensions.
 ///
@@ -116,6 +117,19 @@ impl ArrayAggregateExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// Returns the scan that the operator runs.
+    pub(in crate::provider) fn scan(&self) -> &ArrayScan {
+        &self.scan
+    }
+
+    /// Returns the operator with chunks that it shares with other operators of the plan.
+    pub(in crate::provider) fn with_shared(&self, shared: &Arc<SharedChunks>) -> Self {
+        Self {
+            scan: self.scan.with_shared(shared),
+            ..self.clone()
+        }
     }
 
     /// Returns the program.

@@ -11,6 +11,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::grid::reduce::AxisGroups;
 use crate::grid::{Cells, Coordinates, Window};
+use crate::provider::aggregate::exec::accumulators::add_rows;
 use crate::provider::aggregate::exec::axis_expressions::AxisExpressions;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::partial_states::PartialState;
@@ -199,9 +200,8 @@ impl RowEvaluation {
         self.added += some.num_rows() as u64;
         if some.num_rows() > 0 {
             let total = job.groups.count();
-            for (aggregate, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
-                accumulated.add(aggregate, &some, &self.groups, total)?;
-            }
+            let aggregates = self.aggregates.iter();
+            add_rows(aggregates, &mut found.engine, &some, &self.groups, total)?;
         }
         self.next = end;
         if end < cells.rows() {

@@ -75,6 +75,7 @@ impl Run {
             parts,
             self.scan.source().schema(),
             self.scan.plan().options,
+            self.scan.shared(&self.context),
             workers,
         )?;
         let Some(job) = job else {

@@ -292,7 +292,10 @@ impl Worker {
         if !part.attributes.is_empty() && *next < batch.windows.len() {
             if self.readers.len() == *next {
                 let grid = &part.part.grid;
-                let reader = grid.window_reader(&part.attributes, &self.job.options)?;
+                let mut reader = grid.window_reader(&part.attributes, &self.job.options)?;
+                if let Some(shared) = &self.job.shared {
+                    reader.share_decoded(shared)?;
+                }
                 self.readers.push(reader);
             }
             let reader = &mut self.readers[*next];

@@ -17,7 +17,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
-use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::exec::accumulators::{Accumulated, add_rows};
 use crate::provider::aggregate::exec::fallback;
 use crate::provider::aggregate::joined::plan::JoinAggregation;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
@@ -252,10 +252,8 @@ impl Worker {
         for group in groups.iter() {
             self.present[*group] = true;
         }
-        for (aggregate, accumulated) in program.aggregates.iter().zip(&mut self.accumulated) {
-            accumulated.add(aggregate, &batch, groups, job.count)?;
-        }
-        Ok(())
+        let aggregates = program.aggregates.iter();
+        add_rows(aggregates, &mut self.accumulated, &batch, groups, job.count)
     }
 
     fn merge(&mut self, mut other: Self, count: usize) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
     Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
     EvaluatedRows, Fetch, FetchedBlock, GridSelection, PruningLabels, ReadCounts, RowCount,
+    SharedChunks,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -362,6 +363,7 @@ impl BlockList for ManyFileBlocks {
             open: None,
             file: None,
             counts: ReadCounts::default(),
+            shared: None,
         }))
     }
 }
@@ -419,6 +421,8 @@ struct FileReader {
     file: Option<ArrayRef>,
     /// Everything that the readers of previous files have read.
     counts: ReadCounts,
+    /// The decoded chunks that other operators of the plan read as well.
+    shared: Option<Arc<SharedChunks>>,
 }
 
 impl FileReader {
@@ -431,6 +435,11 @@ impl FileReader {
 }
 
 impl BlockReader for FileReader {
+    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
+        self.shared = Some(Arc::clone(chunks));
+        Ok(())
+    }
+
     fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
         let (part, block) = self.blocks.locate(block)?;
         if self.open.as_ref().is_none_or(|(open, _)| *open != part) {
@@ -438,7 +447,10 @@ impl BlockReader for FileReader {
             self.open = None;
             self.file = None;
             let blocks = &self.blocks.parts[part].blocks;
-            let reader = blocks.reader(&self.in_file, self.max_rows, &self.options)?;
+            let mut reader = blocks.reader(&self.in_file, self.max_rows, &self.options)?;
+            if let Some(shared) = &self.shared {
+                reader.share_decoded(shared)?;
+            }
             self.open = Some((part, reader));
         }
         self.reader()?.open(block, fetched)

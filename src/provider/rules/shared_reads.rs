@@ -1,0 +1,150 @@
+//! Lets the operators of a plan that read the same array decode each chunk once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::grid::ChunkSelection;
+use crate::provider::aggregate::ArrayAggregateExec;
+use crate::provider::scan::ArrayScan;
+use crate::provider::source::GridSelection;
+use crate::provider::source::shared_chunks::{ArrayName, SharedChunks};
+use crate::provider::window::ArrayWindowExec;
+
+/// The maximum number of arrays of a scan. With more, every scan decodes its own chunks.
+const MAX_ARRAYS: usize = 4096;
+
+/// Lets scans, aggregates and windows over the same array share decoded chunks, if their selections
+/// have chunks in common.
+///
+/// In a plan that computes a climatology and subtracts it from the same array, the aggregate decodes
+/// the chunks, and the scan above takes them.
+#[derive(Debug)]
+pub(crate) struct SharedReads;
+
+impl PhysicalOptimizerRule for SharedReads {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut operators = 0;
+        plan.apply(|node| {
+            operators += usize::from(scan_of(node).is_some());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if operators < 2 {
+            return Ok(plan);
+        }
+        let mut reads: HashMap<ArrayName, Vec<Vec<ChunkSelection>>> = HashMap::new();
+        plan.apply(|node| {
+            for (array, chunks) in scan_of(node).into_iter().flat_map(arrays) {
+                reads.entry(array).or_default().push(chunks);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let readers = reads.into_iter().filter_map(|(array, reads)| {
+            let overlapping = reads.iter().enumerate().filter(|(number, one)| {
+                let others = reads.iter().enumerate();
+                let mut others = others.filter(|(other, _)| other != number);
+                others.any(|(_, other)| overlap(one, other))
+            });
+            let count = overlapping.count();
+            (count > 1).then_some((array, count))
+        });
+        let readers: HashMap<ArrayName, usize> = readers.collect();
+        if readers.is_empty() {
+            return Ok(plan);
+        }
+        let names: BTreeSet<ArrayName> = readers.keys().cloned().collect();
+        let shared = Arc::new(SharedChunks::new(readers));
+        let replaced = plan.transform_up(|node| {
+            let reads_shared = |scan| arrays(scan).keys().any(|array| names.contains(array));
+            if !scan_of(&node).is_some_and(reads_shared) {
+                return Ok(Transformed::no(node));
+            }
+            Ok(match with_shared(&node, &shared) {
+                Some(sharing) => Transformed::yes(sharing),
+                None => Transformed::no(node),
+            })
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        "shared_reads"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the scan that an operator runs, if it reads values.
+fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<&ArrayScan> {
+    let scan = if let Some(aggregate) = node.downcast_ref::<ArrayAggregateExec>() {
+        aggregate.scan()
+    } else if let Some(windows) = node.downcast_ref::<ArrayWindowExec>() {
+        windows.scan()
+    } else {
+        let source = node.downcast_ref::<DataSourceExec>()?;
+        source.data_source().downcast_ref::<ArrayScan>()?
+    };
+    scan.reads_values().then_some(scan)
+}
+
+/// Returns the operator with these shared chunks.
+fn with_shared(
+    node: &Arc<dyn ExecutionPlan>,
+    shared: &Arc<SharedChunks>,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    if let Some(aggregate) = node.downcast_ref::<ArrayAggregateExec>() {
+        Some(Arc::new(aggregate.with_shared(shared)))
+    } else if let Some(windows) = node.downcast_ref::<ArrayWindowExec>() {
+        Some(Arc::new(windows.with_shared(shared)))
+    } else {
+        let source = node.downcast_ref::<DataSourceExec>()?;
+        let scan = source.data_source().downcast_ref::<ArrayScan>()?;
+        let scan = Arc::new(scan.with_shared(shared));
+        Some(Arc::new(source.clone().with_data_source(scan)))
+    }
+}
+
+/// Returns the stored arrays that a scan reads, and the chunks of each that it needs.
+fn arrays(scan: &ArrayScan) -> HashMap<ArrayName, Vec<ChunkSelection>> {
+    let mut arrays: HashMap<_, Vec<_>> = HashMap::new();
+    let grids = scan.blocks().grid_selections().unwrap_or_default();
+    if grids.len() > MAX_ARRAYS {
+        return arrays;
+    }
+    for GridSelection {
+        grid, selection, ..
+    } in grids
+    {
+        let attributes = scan.plan().columns.iter();
+        let attributes = attributes.filter_map(|column| column.checked_sub(grid.axes().len()));
+        let parts = grid.parts();
+        for part in attributes.filter_map(|attribute| parts.get(attribute)) {
+            let name = (part.path().to_path_buf(), part.name().to_string());
+            let chunks = selection.chunks(part.chunk_grid());
+            arrays.entry(name).or_default().push(chunks);
+        }
+    }
+    arrays
+}
+
+/// Returns `true` if two scans of an array need the same chunk.
+fn overlap(one: &[ChunkSelection], other: &[ChunkSelection]) -> bool {
+    let have_common = |one: &ChunkSelection, other: &ChunkSelection| {
+        let mut axes = one.axes().iter().zip(other.axes());
+        axes.all(|(one, other)| !one.intersect(other).is_empty())
+    };
+    one.iter()
+        .any(|one| other.iter().any(|other| have_common(one, other)))
+}
