@@ -13,6 +13,7 @@ mod shell;
 #[cfg(unix)]
 mod terminal;
 mod tet;
+mod verify;
 
 use std::io::Write;
 use std::path::Path;

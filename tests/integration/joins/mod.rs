@@ -4,6 +4,7 @@
 mod aggregates;
 mod conditions;
 mod generated;
+mod generated_conditions;
 mod lookup;
 mod same_names;
 mod unknown_sizes;

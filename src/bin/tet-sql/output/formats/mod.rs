@@ -1,5 +1,6 @@
 //! Writes result batches in the chosen format.
 
+mod canvas;
 mod cells;
 mod json;
 mod line;

@@ -1,41 +1,17 @@
 //! Writes results as tables with aligned columns.
 
 use crate::output::appearance::Expanded;
+use crate::output::formats::canvas::{ASCII, Canvas, LINES, ShownColumn};
 use crate::output::formats::cells::Cells;
 use crate::output::formats::line::Records;
-use crate::output::formats::widths::{Column, ELLIPSIS, fit, shortened, text_width};
+use crate::output::formats::widths::{Column, fit, text_width};
 use crate::output::formats::{MEASURED_ROWS, ResultWriter, Style};
 use crate::terminal::{escape_controls, on_lines};
 use anstyle::Effects;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
-use std::io::{self, Write};
-use std::str::Split;
-use unicode_width::UnicodeWidthStr;
-
-/// The characters that a table is drawn with.
-struct Border {
-    /// The left, inner and right corners of the rules above, inside and below the table.
-    corners: [[&'static str; 3]; 3],
-    horizontal: &'static str,
-    vertical: &'static str,
-    /// Marks rows that are left out.
-    gap: &'static str,
-}
-
-const LINES: Border = Border {
-    corners: [["┌", "┬", "┐"], ["├", "┼", "┤"], ["└", "┴", "┘"]],
-    horizontal: "─",
-    vertical: "│",
-    gap: "⋮",
-};
-const ASCII: Border = Border {
-    corners: [["+"; 3]; 3],
-    horizontal: "-",
-    vertical: "|",
-    gap: "...",
-};
+use std::io::Write;
 
 /// Writes a result as a table.
 ///
@@ -79,15 +55,6 @@ enum State {
     Drawing(Vec<Option<ShownColumn>>),
     /// Rows are written as one value per line because they do not fit the terminal.
     Records(Records),
-}
-
-/// A column that is shown.
-struct ShownColumn {
-    column: usize,
-    width: usize,
-    is_right: bool,
-    /// `true` if values may be shortened. A shortened number would be a different number.
-    is_cut: bool,
 }
 
 impl<W: Write + Send> Table<W> {
@@ -258,97 +225,10 @@ impl<W: Write + Send> ResultWriter for Table<W> {
     }
 }
 
-/// Draws the rules and rows of a table.
-struct Canvas<W> {
-    border: &'static Border,
-    /// `true` if text may be dimmed or bold.
-    is_styled: bool,
-    sink: W,
-}
-
-/// The lines of a value that are not drawn yet.
-struct Cell<'a> {
-    lines: Split<'a, char>,
-    width: usize,
-    is_right: bool,
-    is_cut: bool,
-    effects: Effects,
-}
-
-impl<W: Write> Canvas<W> {
-    /// Draws the rule above (0), inside (1) or below (2) the table.
-    fn rule(&mut self, shown: &[Option<ShownColumn>], which: usize) -> io::Result<()> {
-        let [left, between, right] = self.border.corners[which];
-        let widths = shown
-            .iter()
-            .map(|place| place.as_ref().map_or(1, |place| place.width));
-        let parts: Vec<_> = widths
-            .map(|width| self.border.horizontal.repeat(width + 2))
-            .collect();
-        writeln!(self.sink, "{left}{}{right}", parts.join(between))
-    }
-
-    /// Draws a row, on as many lines as its tallest value has. `value` returns the text of a
-    /// column, its style, and `true` if it may be shortened. The columns that are left out have the
-    /// style `left_out`.
-    fn row<'a>(
-        &mut self,
-        shown: &[Option<ShownColumn>],
-        left_out: Effects,
-        value: impl Fn(&ShownColumn) -> (&'a str, Effects, bool),
-    ) -> io::Result<()> {
-        let cells = shown.iter().map(|place| {
-            let (text, effects, is_cut) =
-                place.as_ref().map_or((ELLIPSIS, left_out, false), &value);
-            Cell {
-                lines: text.split('\n'),
-                width: place.as_ref().map_or(1, |place| place.width),
-                is_right: place.as_ref().is_some_and(|place| place.is_right),
-                is_cut,
-                effects,
-            }
-        });
-        let mut cells: Vec<Cell> = cells.collect();
-        let height = cells.iter().map(|cell| cell.lines.clone().count()).max();
-        let vertical = self.border.vertical;
-        for _ in 0..height.unwrap_or(1) {
-            for cell in &mut cells {
-                let text = cell.lines.next().unwrap_or_default();
-                let text = match cell.is_cut {
-                    true => shortened(text, cell.width),
-                    false => text.into(),
-                };
-                let space = cell.width.saturating_sub(text.width());
-                let (before, after) = if cell.is_right {
-                    (space, 0)
-                } else {
-                    (0, space)
-                };
-                let style = self.style(cell.effects);
-                write!(
-                    self.sink,
-                    "{vertical} {style}{}{text}{}{style:#} ",
-                    " ".repeat(before),
-                    " ".repeat(after),
-                )?;
-            }
-            writeln!(self.sink, "{vertical}")?;
-        }
-        Ok(())
-    }
-
-    fn style(&self, effects: Effects) -> anstyle::Style {
-        let effects = if self.is_styled {
-            effects
-        } else {
-            Effects::new()
-        };
-        anstyle::Style::new().effects(effects)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
     use crate::output::appearance::Format;
     use arrow::array::{ArrayRef, Int64Array, StringArray};
