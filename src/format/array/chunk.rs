@@ -281,13 +281,13 @@ impl ChunkReader {
     }
 
     /// Returns the cells of a chunk that this reader has decoded, so that others can use them as well.
-    /// `accepts` is asked with their number of bytes first. Returns `None` if it refuses, if the chunk
+    /// `accepts` is asked with the number of bytes that they take in memory first. Returns `None` if it refuses, if the chunk
     /// needed no decoding, or if it is not ready.
     pub fn share(&mut self, accepts: impl FnOnce(usize) -> bool) -> Option<Arc<Vec<u8>>> {
         let State::Decoded(length) = self.state else {
             return None;
         };
-        if !accepts(length) {
+        if !accepts(self.context.cells.capacity()) {
             return None;
         }
         let mut cells = std::mem::take(&mut self.context.cells);
@@ -447,7 +447,7 @@ fn grow(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()
 /// Makes space for `length` bytes in all.
 fn reserve(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
     output
-        .try_reserve(length.saturating_sub(output.len()))
+        .try_reserve_exact(length.saturating_sub(output.len()))
         .map_err(|error| undecodable(place, &io::Error::other(error)))
 }
 

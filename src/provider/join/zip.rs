@@ -83,14 +83,22 @@ impl PhysicalOptimizerRule for ZipJoins {
 pub(crate) struct Side {
     /// The scan, with the expressions that the input consists of.
     pub below: InlinedInput<ArrayScan>,
-    /// The grid and its selected cells.
+    /// The grid and its selected cells. Of several files, the first.
     pub part: GridSelection,
+    /// The grids of the other files, and their selected cells.
+    pub others: Vec<GridSelection>,
 }
 
 impl Side {
     /// Returns the input; `None` if it is anything but a scan of a single grid, with filters and
     /// projections.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        Ok(Self::of_files(plan)?.filter(|side| side.others.is_empty()))
+    }
+
+    /// Returns the input; `None` if it is anything but a scan of grids, one per file, with filters and
+    /// projections, or if the table has a column with the file.
+    pub fn of_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = InlinedInput::of_scan(plan)? else {
             return Ok(None);
         };
@@ -98,14 +106,22 @@ impl Side {
         if below.node.plan().dynamic_filter.is_some() {
             return Ok(None);
         }
-        let parts = below.node.blocks().grid_selections();
-        Ok(match parts.as_deref() {
-            Some([part]) if part.file.is_none() => Some(Self {
-                part: part.clone(),
-                below,
-            }),
-            _ => None,
-        })
+        let mut parts = below.node.blocks().grid_selections().unwrap_or_default();
+        if parts.is_empty() || parts.iter().any(|part| part.file.is_some()) {
+            return Ok(None);
+        }
+        let others = parts.split_off(1);
+        Ok(parts.pop().map(|part| Self {
+            below,
+            part,
+            others,
+        }))
+    }
+
+    /// Returns the grids of all files.
+    pub fn grids(&self) -> Vec<GridSelection> {
+        let first = std::iter::once(&self.part);
+        first.chain(&self.others).cloned().collect()
     }
 
     /// Returns the dimension that an expression over the input's rows refers to; `None` if the

@@ -10,18 +10,17 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::grid::ChunkSelection;
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridSelection;
-use crate::provider::source::shared_chunks::{ArrayName, SharedChunks};
+use crate::provider::source::shared_chunks::{ArrayName, ArrayRead, SharedChunks};
 use crate::provider::window::ArrayWindowExec;
 
-/// The maximum number of arrays of a scan. With more, every scan decodes its own chunks.
+/// The maximum number of arrays that all scans of a plan read. With more, every scan decodes its own
+/// chunks.
 const MAX_ARRAYS: usize = 4096;
 
-/// Lets scans, aggregates and windows over the same array share decoded chunks, if their selections
-/// have chunks in common.
+/// Lets scans, aggregates and windows over the same array share decoded chunks.
 ///
 /// In a plan that computes a climatology and subtracts it from the same array, the aggregate decodes
 /// the chunks, and the scan above takes them.
@@ -34,36 +33,28 @@ impl PhysicalOptimizerRule for SharedReads {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut operators = 0;
+        let mut count = 0;
+        let mut reads: HashMap<ArrayName, Vec<ArrayRead>> = HashMap::new();
         plan.apply(|node| {
-            operators += usize::from(scan_of(node).is_some());
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        if operators < 2 {
-            return Ok(plan);
-        }
-        let mut reads: HashMap<ArrayName, Vec<Vec<ChunkSelection>>> = HashMap::new();
-        plan.apply(|node| {
-            for (array, chunks) in scan_of(node).into_iter().flat_map(arrays) {
-                reads.entry(array).or_default().push(chunks);
+            let Some(scan) = scan_of(node) else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            let arrays = arrays(scan);
+            count += arrays.len();
+            for (array, read) in arrays {
+                reads.entry(array).or_default().push(read);
             }
-            Ok(TreeNodeRecursion::Continue)
+            Ok(match count > MAX_ARRAYS {
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
+            })
         })?;
-        let readers = reads.into_iter().filter_map(|(array, reads)| {
-            let overlapping = reads.iter().enumerate().filter(|(number, one)| {
-                let others = reads.iter().enumerate();
-                let mut others = others.filter(|(other, _)| other != number);
-                others.any(|(_, other)| overlap(one, other))
-            });
-            let count = overlapping.count();
-            (count > 1).then_some((array, count))
-        });
-        let readers: HashMap<ArrayName, usize> = readers.collect();
-        if readers.is_empty() {
+        reads.retain(|_, operators| operators.len() > 1);
+        if count > MAX_ARRAYS || reads.is_empty() {
             return Ok(plan);
         }
-        let names: BTreeSet<ArrayName> = readers.keys().cloned().collect();
-        let shared = Arc::new(SharedChunks::new(readers));
+        let names: BTreeSet<ArrayName> = reads.keys().cloned().collect();
+        let shared = Arc::new(SharedChunks::new(reads));
         let replaced = plan.transform_up(|node| {
             let reads_shared = |scan| arrays(scan).keys().any(|array| names.contains(array));
             if !scan_of(&node).is_some_and(reads_shared) {
@@ -117,12 +108,9 @@ fn with_shared(
 }
 
 /// Returns the stored arrays that a scan reads, and the chunks of each that it needs.
-fn arrays(scan: &ArrayScan) -> HashMap<ArrayName, Vec<ChunkSelection>> {
-    let mut arrays: HashMap<_, Vec<_>> = HashMap::new();
+fn arrays(scan: &ArrayScan) -> HashMap<ArrayName, ArrayRead> {
+    let mut arrays: HashMap<_, ArrayRead> = HashMap::new();
     let grids = scan.blocks().grid_selections().unwrap_or_default();
-    if grids.len() > MAX_ARRAYS {
-        return arrays;
-    }
     for GridSelection {
         grid, selection, ..
     } in grids
@@ -137,14 +125,4 @@ fn arrays(scan: &ArrayScan) -> HashMap<ArrayName, Vec<ChunkSelection>> {
         }
     }
     arrays
-}
-
-/// Returns `true` if two scans of an array need the same chunk.
-fn overlap(one: &[ChunkSelection], other: &[ChunkSelection]) -> bool {
-    let have_common = |one: &ChunkSelection, other: &ChunkSelection| {
-        let mut axes = one.axes().iter().zip(other.axes());
-        axes.all(|(one, other)| !one.intersect(other).is_empty())
-    };
-    one.iter()
-        .any(|one| other.iter().any(|other| have_common(one, other)))
 }

@@ -13,7 +13,7 @@ use crate::provider::planning::pushdown::Pushdown;
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
-    BlockSource, ColumnKind, DIMENSION, GridSource, SelectedBlocks, for_columns,
+    BlockSource, ColumnKind, DIMENSION, GridSource, ReplaceGrid, SelectedBlocks, for_columns,
 };
 
 /// A grid as a [`BlockSource`].
@@ -63,6 +63,10 @@ impl BlockSource for GridTable {
 
     fn grids(&self) -> Vec<Arc<dyn GridSource>> {
         vec![Arc::clone(&self.grid)]
+    }
+
+    fn with_grids(&self, replace: ReplaceGrid<'_>) -> Result<Option<Arc<dyn BlockSource>>> {
+        Ok(Some(Arc::new(Self::new(replace(&self.grid)))))
     }
 
     fn column_kind(&self, column: usize) -> ColumnKind {

@@ -18,7 +18,9 @@ use crate::grid::IndexSet;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount, SharedChunks};
+use crate::provider::source::{
+    BlockStatistics, GridSelection, GridSource, ReplaceGrid, RowCount, SharedChunks,
+};
 
 /// A table as a list of blocks of rows.
 ///
@@ -72,6 +74,12 @@ pub trait BlockSource: Any + Debug + Send + Sync {
     /// grids.
     fn grids(&self) -> Vec<Arc<dyn GridSource>> {
         Vec::new()
+    }
+
+    /// Returns the table with each of its grids replaced; `None` if the table is not made of grids, or
+    /// needs more than its grids.
+    fn with_grids(&self, _replace: ReplaceGrid<'_>) -> Result<Option<Arc<dyn BlockSource>>> {
+        Ok(None)
     }
 
     /// Returns the blocks that may hold a row satisfying the filters, judged by the known columns

@@ -211,6 +211,17 @@ pub struct GridSelection {
     pub file: Option<ArrayRef>,
 }
 
+/// Returns the grid that takes the place of another, in [`BlockSource::with_grids`](super::BlockSource::with_grids).
+pub type ReplaceGrid<'a> = &'a dyn Fn(&Arc<dyn GridSource>) -> Arc<dyn GridSource>;
+
+impl GridSelection {
+    /// Returns the number of selected cells of several grids; `None` if there are 2^64 or more.
+    pub(in crate::provider) fn cells(grids: &[Self]) -> Option<u64> {
+        let mut counts = grids.iter().map(|grid| grid.selection.count());
+        counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
+    }
+}
+
 /// Returns the grid with the chunk grid that suits reading these columns of its table.
 pub(crate) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<dyn GridSource> {
     let attributes = grid.axes().len()..grid.axes().len() + grid.attributes().len();

@@ -7,27 +7,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 
 use crate::format::array::{ArrayFile, Dataset};
+use crate::grid::ChunkSelection;
 
 /// The maximum number of bytes of chunks in memory.
 const MAX_BYTES: usize = 256 << 20;
-/// The chunks take at most one part in this many of a limited memory pool.
+/// In a limited memory pool, chunks are shared while at most one part in this many is reserved.
 const POOL_PARTS: usize = 4;
 
 /// The path and the name of an array.
 pub(in crate::provider) type ArrayName = (PathBuf, String);
+/// The chunks of an array that one operator reads.
+pub(in crate::provider) type ArrayRead = Vec<ChunkSelection>;
 
-/// Chunks that were decoded by one operator of a plan, and wait for the others that read the same
-/// array.
+/// Chunks that were decoded by one operator of a plan, and wait for the others that read them.
 ///
 /// In `SELECT ... FROM t JOIN (SELECT lat, lon, avg(value) ... FROM t GROUP BY lat, lon) ...`, the
 /// aggregate decodes the chunks of `t`, and the scan takes them from here. Each chunk is dropped once
-/// every operator has taken it. If there is no space, a chunk is decoded again.
+/// every operator has read it. If there is no space, a chunk is decoded again.
 pub struct SharedChunks {
-    /// The number of operators that read each array, at least one.
-    readers: HashMap<ArrayName, usize>,
+    /// For each array, the chunks that each operator reads.
+    reads: HashMap<ArrayName, Vec<ArrayRead>>,
     state: Mutex<State>,
 }
 
@@ -35,33 +39,59 @@ pub struct SharedChunks {
 struct State {
     /// The execution that the chunks belong to.
     execution: Weak<TaskContext>,
-    memory: Option<MemoryReservation>,
-    max_bytes: usize,
-    arrays: Vec<(Arc<dyn ArrayFile>, ArrayName)>,
-    /// The chunks, by the index of their array and their indices.
+    pool: Option<Arc<dyn MemoryPool>>,
+    /// The number of bytes of all chunks.
+    bytes: usize,
+    /// The files of each array. A path may have been opened several times, with other content in
+    /// between.
+    files: HashMap<ArrayName, Vec<NumberedFile>>,
+    /// The number of files.
+    count: usize,
+    /// The chunks, by the number of their file and their indices.
     chunks: HashMap<(usize, Vec<u64>), DecodedChunk>,
+}
+
+struct NumberedFile {
+    file: Arc<dyn ArrayFile>,
+    number: usize,
 }
 
 struct DecodedChunk {
     cells: Arc<Vec<u8>>,
-    /// The number of operators that have not taken the chunk yet.
+    /// The number of operators that have not read the chunk yet.
     left: usize,
+    memory: MemoryReservation,
+}
+
+impl State {
+    /// Notes that one operator has read a chunk, and drops the chunk if it was the last. Returns the
+    /// cells, if the chunk is here.
+    fn take(&mut self, key: &(usize, Vec<u64>)) -> Option<Arc<Vec<u8>>> {
+        let chunk = self.chunks.get_mut(key)?;
+        let cells = Arc::clone(&chunk.cells);
+        chunk.left -= 1;
+        if chunk.left == 0
+            && let Some(chunk) = self.chunks.remove(key)
+        {
+            self.bytes -= chunk.memory.size();
+        }
+        Some(cells)
+    }
 }
 
 impl fmt::Debug for SharedChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let readers = &self.readers;
         f.debug_struct("SharedChunks")
-            .field("readers", readers)
+            .field("arrays", &self.reads.keys())
             .finish_non_exhaustive()
     }
 }
 
 impl SharedChunks {
-    /// Creates a value without chunks, for arrays with this number of operators that read them.
-    pub(in crate::provider) fn new(readers: HashMap<ArrayName, usize>) -> Self {
+    /// Creates a value without chunks.
+    pub(in crate::provider) fn new(reads: HashMap<ArrayName, Vec<ArrayRead>>) -> Self {
         Self {
-            readers,
+            reads,
             state: Mutex::default(),
         }
     }
@@ -72,22 +102,14 @@ impl SharedChunks {
 
     /// Starts an execution, unless another operator has started it. Drops the chunks of others.
     pub(in crate::provider) fn start(&self, context: &Arc<TaskContext>) {
-        let pool = context.memory_pool();
         let mut state = self.state();
         if std::ptr::eq(state.execution.as_ptr(), Arc::as_ptr(context)) {
             return;
         }
-        let max_bytes = match pool.memory_limit() {
-            MemoryLimit::Finite(bytes) => MAX_BYTES.min(bytes / POOL_PARTS),
-            _ => MAX_BYTES,
-        };
-        *state = State {
-            execution: Arc::downgrade(context),
-            memory: Some(MemoryConsumer::new("SharedChunks").register(pool)),
-            max_bytes,
-            arrays: std::mem::take(&mut state.arrays),
-            chunks: HashMap::new(),
-        };
+        state.execution = Arc::downgrade(context);
+        state.pool = Some(Arc::clone(context.memory_pool()));
+        state.bytes = 0;
+        state.chunks.clear();
     }
 
     /// Returns the chunks of an array for one of its readers; `None` if no other operator reads it.
@@ -97,29 +119,33 @@ impl SharedChunks {
         dataset: &Dataset,
     ) -> Result<Option<ChunksOfArray>> {
         let name = (file.path().to_path_buf(), dataset.name().to_string());
-        let others = self.readers.get(&name).map_or(0, |all| all - 1);
-        if others == 0 {
+        if !self.reads.contains_key(&name) {
             return Ok(None);
         }
         let mut state = self.state();
+        let next = state.count;
+        let files = state.files.entry(name.clone()).or_default();
         let mut known = None;
-        for (number, (other, other_name)) in state.arrays.iter().enumerate() {
-            // The same path may have been opened twice, with other content in between.
-            if *other_name == name
-                && (Arc::ptr_eq(other, file)
-                    || other.identity(dataset)? == file.identity(dataset)?)
-            {
-                known = Some(number);
+        for NumberedFile {
+            file: other,
+            number,
+        } in files.iter()
+        {
+            if Arc::ptr_eq(other, file) || other.identity(dataset)? == file.identity(dataset)? {
+                known = Some(*number);
+                break;
             }
         }
-        let array = known.unwrap_or(state.arrays.len());
+        let number = known.unwrap_or(next);
         if known.is_none() {
-            state.arrays.push((Arc::clone(file), name));
+            let file = Arc::clone(file);
+            files.push(NumberedFile { file, number });
+            state.count += 1;
         }
         Ok(Some(ChunksOfArray {
             shared: Arc::clone(self),
-            array,
-            others,
+            name,
+            file: number,
         }))
     }
 }
@@ -127,52 +153,65 @@ impl SharedChunks {
 /// The shared chunks of one array.
 pub(in crate::provider) struct ChunksOfArray {
     shared: Arc<SharedChunks>,
-    /// The index of the array.
-    array: usize,
-    /// The number of other operators that read the array.
-    others: usize,
+    name: ArrayName,
+    /// The number of the file.
+    file: usize,
 }
 
 impl ChunksOfArray {
     /// Takes a chunk; `None` if it has to be decoded.
     pub fn take(&self, chunk: &[u64]) -> Option<Arc<Vec<u8>>> {
-        let mut state = self.shared.state();
-        let key = (self.array, chunk.to_vec());
-        let chunk = state.chunks.get_mut(&key)?;
-        let cells = Arc::clone(&chunk.cells);
-        chunk.left -= 1;
-        if chunk.left == 0 {
-            state.chunks.remove(&key);
-            if let Some(memory) = &state.memory {
-                memory.shrink(cells.len());
-            }
+        self.shared.state().take(&(self.file, chunk.to_vec()))
+    }
+
+    /// Returns the number of operators that read a chunk.
+    fn readers(&self, chunk: &[u64]) -> usize {
+        let reads = self.shared.reads.get(&self.name).into_iter().flatten();
+        let is_read = |read: &&ArrayRead| {
+            read.iter().any(|chunks| {
+                let mut axes = chunks.axes().iter().zip(chunk);
+                axes.all(|(axis, index)| axis.contains(*index))
+            })
+        };
+        reads.filter(is_read).count()
+    }
+
+    /// Reserves memory for a chunk that this reader has decoded. Returns `None` if no other operator
+    /// reads the chunk, if another one has added it, or if there is no space.
+    pub fn reserve(&self, chunk: &[u64], bytes: usize) -> Option<MemoryReservation> {
+        if self.readers(chunk) < 2 {
+            return None;
         }
-        Some(cells)
-    }
-
-    /// Reserves space for a decoded chunk. Returns `false` if there is none, or if another reader was
-    /// faster.
-    pub fn reserve(&self, chunk: &[u64], bytes: usize) -> bool {
-        let state = self.shared.state();
-        let Some(memory) = &state.memory else {
-            return false;
-        };
-        memory.size() + bytes <= state.max_bytes
-            && !state.chunks.contains_key(&(self.array, chunk.to_vec()))
-            && memory.try_grow(bytes).is_ok()
-    }
-
-    /// Adds a chunk that this reader decoded, after reserving space for it.
-    pub fn add(&self, chunk: Vec<u64>, cells: Arc<Vec<u8>>) {
         let mut state = self.shared.state();
-        let decoded = DecodedChunk {
-            cells,
-            left: self.others,
+        if state.take(&(self.file, chunk.to_vec())).is_some() {
+            return None;
+        }
+        let pool = state.pool.as_ref()?;
+        let is_free = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => pool.reserved() + bytes <= limit / POOL_PARTS,
+            _ => true,
         };
-        if let Some(other) = state.chunks.insert((self.array, chunk), decoded)
-            && let Some(memory) = &state.memory
-        {
-            memory.shrink(other.cells.len());
+        if !is_free || state.bytes + bytes > MAX_BYTES {
+            return None;
+        }
+        let memory = MemoryConsumer::new("SharedChunks").register(pool);
+        memory.try_grow(bytes).ok().map(|()| memory)
+    }
+
+    /// Adds a chunk that this reader has decoded, with the memory that was reserved for it.
+    pub fn add(&self, chunk: Vec<u64>, cells: Arc<Vec<u8>>, memory: MemoryReservation) {
+        let left = self.readers(&chunk).saturating_sub(1);
+        let key = (self.file, chunk);
+        let mut state = self.shared.state();
+        // Another operator may have decoded the chunk at the same time.
+        if state.take(&key).is_none() && left > 0 {
+            state.bytes += memory.size();
+            let chunk = DecodedChunk {
+                cells,
+                left,
+                memory,
+            };
+            state.chunks.insert(key, chunk);
         }
     }
 }

@@ -327,7 +327,6 @@ impl<'a> SpecBuilder<'a> {
             return Ok(None);
         }
         let mut tiles = Tiles::new(grid.chunk_grid(), &selection, self.axis, most);
-        tiles.min_series = chunk_series.div_ceil(MAX_TILES_PER_CHUNK);
         let reach = if totals_first { count } else { reach };
         tiles.distribute(config.execution.target_partitions, count, reach);
         let table = side.below.node.source().schema();

@@ -18,8 +18,6 @@ pub(super) struct Tiles {
     ranges: Vec<Vec<Range<u64>>>,
     sets: Vec<IndexSet>,
     axis: usize,
-    /// The minimum number of series of a tile that was cut in half.
-    pub min_series: u64,
     /// The number of parts along the order axis.
     pub parts: usize,
     /// The number of partitions.
@@ -55,7 +53,6 @@ impl Tiles {
             ranges: chunks,
             sets,
             axis,
-            min_series: 1,
             parts: 1,
             partitions: 1,
         };
@@ -180,14 +177,14 @@ impl Tiles {
         }
     }
 
-    /// Returns both halves of the tile of a job; `None` if they had too few series.
+    /// Returns both halves of the tile of a job; `None` if it has a single series.
     pub fn halves(&self, job: &TileJob) -> Option<[TileJob; 2]> {
         let others = (0..self.ranges.len()).filter(|axis| *axis != self.axis);
         let longest = others.max_by_key(|axis| self.selected(*axis, &job.tile.ranges[*axis]))?;
         let range = job.tile.ranges[longest].clone();
         let set = &self.sets[longest];
         let selected = self.selected(longest, &range);
-        if selected < 2 || (job.tile.lanes as u64 / 2) < self.min_series {
+        if selected < 2 {
             return None;
         }
         let middle = set.nth(set.rank(range.start) + selected / 2)?;
@@ -275,7 +272,5 @@ mod tests {
         assert_eq!((one.tile.lanes, other.tile.lanes), (2, 3));
         let single = tiles.halves(&one).unwrap()[0].clone();
         assert!(tiles.halves(&single).is_none());
-        tiles.min_series = 3;
-        assert!(tiles.halves(&job).is_none());
     }
 }

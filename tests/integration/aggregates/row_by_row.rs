@@ -195,3 +195,53 @@ async fn expressions_over_one_dimension_among_others() {
     let message = error(&ctx, "SELECT sum(value / (6 / lat)) FROM v").await;
     assert!(message.contains("Divide by zero"), "{message}");
 }
+
+/// Groups of many consecutive rows, of which one has no value.
+#[tokio::test]
+async fn long_runs_of_a_group() {
+    let spec = DatasetSpec::new("v", Dtype::F64, &[5, 20, 30], &[2, 20, 30])
+        .with_dim_names(["time", "lat", "lon"]);
+    let numbers = (0..3000).map(|n| match n / 600 {
+        2 => f64::NAN,
+        _ => f64::from(n * 7 % 113 - 50) / 4.0,
+    });
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], ArrayOptions::new()).await;
+    for argument in [
+        "value * value",
+        "CAST(value * lat AS DECIMAL(12, 2))",
+        "CAST(value * lat AS BIGINT)",
+        "value * (v.time + 1)",
+    ] {
+        for filter in [
+            "",
+            "FILTER (WHERE value > lat)",
+            "FILTER (WHERE value > 1e9)",
+        ] {
+            let functions = ["avg", "sum", "min", "max", "count"];
+            let functions = functions.map(|name| format!("{name}({argument}) {filter}"));
+            for from in [
+                "v",
+                "v JOIN (VALUES (0, 1), (3, 2), (7, 3), (11, 4)) k(y, n) ON v.lat = k.y",
+            ] {
+                let sql = format!(
+                    "SELECT v.time, {} FROM {from} GROUP BY v.time ORDER BY v.time",
+                    functions.join(", ")
+                );
+                let answer = rows(&ctx, &sql).await;
+                let mut expected = rows_without(&ctx, "tet.array_aggregates", &sql).await;
+                if from != "v" {
+                    expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
+                }
+                assert_eq!(answer.len(), 5, "{sql}");
+                let same = answer.iter().zip(&expected);
+                let mut same =
+                    same.map(|(one, other)| crate::windows::generated::is_same(one, other));
+                assert!(same.all(|same| same), "{sql}\n{answer:?}\n{expected:?}");
+                assert!(
+                    answer[2].starts_with("2 NULL NULL NULL NULL 0"),
+                    "{answer:?}"
+                );
+            }
+        }
+    }
+}

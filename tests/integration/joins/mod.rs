@@ -6,6 +6,7 @@ mod conditions;
 mod generated;
 mod generated_conditions;
 mod lookup;
+mod many_files;
 mod same_names;
 mod unknown_sizes;
 mod zip;

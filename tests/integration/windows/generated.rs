@@ -332,7 +332,7 @@ async fn session_under_test(path: &Path, setting: usize) -> SessionContext {
 }
 
 /// Returns `true` if both rows are equal, numbers up to rounding.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let (one, other): (Vec<_>, Vec<_>) = (one.split(' ').collect(), other.split(' ').collect());
     one.len() == other.len()
         && one.iter().zip(&other).all(|(one, other)| {

@@ -99,11 +99,16 @@ impl StoredWindowReader {
         let ready = self.chunks.advance();
         self.counts.decode_time += start.elapsed();
         let ready = ready?;
-        if ready
-            && let (Some(chunk), Some(shared)) = (self.unshared.take(), &self.shared)
-            && let Some(cells) = self.chunks.share(|bytes| shared.reserve(&chunk, bytes))
-        {
-            shared.add(chunk, cells);
+        if ready && let (Some(chunk), Some(shared)) = (self.unshared.take(), &self.shared) {
+            let mut memory = None;
+            let accepts = |bytes| {
+                memory = shared.reserve(&chunk, bytes);
+                memory.is_some()
+            };
+            let cells = self.chunks.share(accepts);
+            if let Some((cells, memory)) = cells.zip(memory) {
+                shared.add(chunk, cells, memory);
+            }
         }
         Ok(ready)
     }

@@ -245,7 +245,14 @@ fn states_of_runs(
             &arguments.collect::<Vec<_>>(),
             wanted.as_ref(),
         )?;
-        let state = single.state()?;
+        let mut state = single.state()?;
+        // Accumulators of many groups take a count as a sign of a value. Their own count is null if
+        // there is none.
+        if let [count, sum] = state.as_mut_slice()
+            && sum.is_null()
+        {
+            *count = ScalarValue::try_from(count.data_type())?;
+        }
         columns.resize_with(state.len(), Vec::new);
         for (column, value) in columns.iter_mut().zip(state) {
             column.push(value);

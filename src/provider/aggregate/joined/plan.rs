@@ -19,6 +19,7 @@ use crate::provider::join::lookup::grouped::GroupKeys;
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::rule::extension::GridColumns;
 use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
+use crate::provider::source::GridSelection;
 
 /// The plan of an aggregation over a lookup join.
 #[derive(Debug)]
@@ -137,7 +138,7 @@ pub(in crate::provider) fn operator(
         })
     })?;
     let program = JoinAggregation {
-        cells: cells.part.selection.count(),
+        cells: GridSelection::cells(&cells.grids),
         groups,
         is_grouped_by_build: !keys.build.is_empty(),
         probe: keys.probe,

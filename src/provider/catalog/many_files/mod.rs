@@ -20,7 +20,7 @@ use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlo
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{BlockSource, ColumnKind, GridSource, SelectedBlocks};
+use crate::provider::source::{BlockSource, ColumnKind, GridSource, ReplaceGrid, SelectedBlocks};
 
 /// The name of the column with each row's file.
 pub(in crate::provider) const FILE: &str = "file";
@@ -199,6 +199,19 @@ impl BlockSource for FileTable {
             .iter()
             .flat_map(|member| member.grids())
             .collect()
+    }
+
+    fn with_grids(&self, replace: ReplaceGrid<'_>) -> Result<Option<Arc<dyn BlockSource>>> {
+        if self.has_file_column || self.recipe.is_some() {
+            return Ok(None);
+        }
+        let members = self.members.iter().map(|member| member.with_grids(replace));
+        let Some(members) = members.collect::<Result<Option<Vec<_>>>>()? else {
+            return Ok(None);
+        };
+        let paths: Vec<PathBuf> = self.paths()?.into_iter().map(PathBuf::from).collect();
+        let table = Self::new(&self.location, &paths, members, false)?;
+        Ok(Some(Arc::new(table)))
     }
 
     fn select(

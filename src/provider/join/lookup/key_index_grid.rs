@@ -1,11 +1,12 @@
 //! The key indices of a grid's cells, as an attribute.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
 
 use crate::grid::{Axis, ChunkGrid, Window};
@@ -17,7 +18,9 @@ use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{FetchedBlock, GridSource, ReadCounts, WindowReader};
+use crate::provider::source::{
+    BlockSource, FetchedBlock, GridSelection, GridSource, ReadCounts, WindowReader,
+};
 
 /// The name of the attribute that holds the key indices.
 pub(crate) const KEY_INDEX: &str = "key_index";
@@ -43,26 +46,53 @@ impl KeyIndexGrid {
     }
 }
 
-/// Returns the table of a grid with one more attribute, the last column: the sum of the terms of each
-/// cell. The column is named `name`, with underscores if `table`, the table of the grid, has such a
-/// column.
+/// Returns a table with one more attribute, the last column: the sum of the terms of each cell.
+/// `parts` are the grids of the table with a selected cell, and `terms` the terms of each. The column
+/// is named `name`, with underscores if the table has such a column. Returns `None` if the table
+/// cannot be extended.
 pub(super) fn table_with_terms(
-    grid: &Arc<dyn GridSource>,
-    table: &Schema,
+    table: &Arc<dyn BlockSource>,
+    parts: &[GridSelection],
     name: &str,
-    terms: Vec<KeyTerms>,
-) -> Arc<GridTable> {
-    let terms: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(grid, terms));
+    terms: Vec<Vec<KeyTerms>>,
+) -> Result<Option<Arc<dyn BlockSource>>> {
     let mut name = name.to_string();
-    while table.index_of(&name).is_ok() {
+    while table.schema().index_of(&name).is_ok() {
         name.push('_');
     }
+    if let ([part], [terms]) = (parts, terms.as_slice()) {
+        let grid = grid_with_terms(&part.grid, &name, terms.clone());
+        return Ok(Some(Arc::new(GridTable::new(grid))));
+    }
+    let named = |grid: &Arc<dyn GridSource>| (grid.path().to_path_buf(), grid.name().to_string());
+    let parts = parts.iter().zip(&terms);
+    let parts: HashMap<_, _> = parts.map(|part| (named(&part.0.grid), part)).collect();
+    if parts.len() < terms.len() {
+        return Ok(None);
+    }
+    table.with_grids(&|grid| match parts.get(&named(grid)) {
+        Some((part, terms)) => grid_with_terms(&part.grid, &name, terms.to_vec()),
+        // No cell of the grid is selected.
+        None => grid_with_terms(grid, &name, Vec::new()),
+    })
+}
+
+/// Returns a grid with one more attribute, the last.
+fn grid_with_terms(
+    grid: &Arc<dyn GridSource>,
+    name: &str,
+    terms: Vec<KeyTerms>,
+) -> Arc<dyn GridSource> {
+    let terms: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(grid, terms));
     let mut attributes = grid.attributes().to_vec();
     let field = terms.attributes()[0].as_ref().clone();
     attributes.push(Arc::new(field.with_name(name)));
     let grids = [Arc::clone(grid), terms];
-    let grid = AlignedGrids::new(grid.name().to_string(), &grids, attributes);
-    Arc::new(GridTable::new(Arc::new(grid)))
+    Arc::new(AlignedGrids::new(
+        grid.name().to_string(),
+        &grids,
+        attributes,
+    ))
 }
 
 impl GridSource for KeyIndexGrid {

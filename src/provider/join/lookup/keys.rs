@@ -26,7 +26,9 @@ const MANY_KEY_INDICES: u64 = 1 << 16;
 /// The key index of a row of the build side that matches no cell of the probe side.
 pub(super) const NO_KEY: u32 = u32::MAX;
 
-/// The join keys of the probe side, evaluated on the axes of its grid.
+/// The maximum number of combinations of indices along the axes of all grids of a table.
+const MAX_COMBINATIONS_OF_TABLE: u64 = 1 << 22;
+/// The join keys of the probe side, evaluated on the axes of its grids.
 #[derive(Debug)]
 pub(in crate::provider) struct ProbeKeys {
     parts: Vec<KeyPart>,
@@ -41,9 +43,9 @@ struct KeyPart {
     axes: Vec<usize>,
     /// The indices of the keys in the list of all keys.
     keys: Vec<usize>,
-    /// The term of the key index, for every combination of indices along the axes in row-major
-    /// order.
-    terms: Arc<[u32]>,
+    /// For each grid, the term of the key index, for every combination of indices along the axes in
+    /// row-major order.
+    terms: Vec<Arc<[u32]>>,
     /// The term of the combination of key values with the number `n` is `n * stride`.
     stride: u32,
     distinct: DistinctKeys,
@@ -74,12 +76,15 @@ pub(in crate::provider) struct KeyedCells {
 }
 
 impl ProbeKeys {
-    /// Evaluates keys, which are expressions over the columns of a grid's table, on the selected
-    /// coordinates. Returns `None` if a key uses no column or one that is not a dimension, fails on
+    /// Evaluates keys, which are expressions over the columns of a table, on the selected coordinates
+    /// of its grids. Returns `None` if a key uses no column or one that is not a dimension, fails on
     /// a coordinate, or has a type without a row format, or if there are too many combinations of
     /// indices or too many key indices.
-    pub fn try_new(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
-        let dimensions = part.grid.axes().len();
+    pub fn try_new(
+        keys: &[Arc<dyn PhysicalExpr>],
+        grids: &[GridSelection],
+    ) -> Result<Option<Self>> {
+        let dimensions = grids.first().map_or(0, |part| part.grid.axes().len());
         let mut sets: Vec<(BTreeSet<usize>, Vec<usize>)> = Vec::new();
         for (number, key) in keys.iter().enumerate() {
             let columns = collect_columns(key);
@@ -106,7 +111,7 @@ impl ProbeKeys {
         for (axes, numbers) in sets.into_iter().rev() {
             let exprs: Vec<_> = numbers.iter().map(|number| &keys[*number]).collect();
             let axes = axes.into_iter().collect();
-            let Some(key) = KeyPart::try_new(axes, numbers.clone(), &exprs, part, count as u32)?
+            let Some(key) = KeyPart::try_new(axes, numbers.clone(), &exprs, grids, count as u32)?
             else {
                 return Ok(None);
             };
@@ -125,9 +130,12 @@ impl ProbeKeys {
 
     /// Evaluates keys as [`Self::try_new`] does. Also returns `None` if there are many key indices
     /// per cell.
-    pub fn of_cells(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
-        let keys = Self::try_new(keys, part)?;
-        let Some(cells) = part.selection.count() else {
+    pub fn of_cells(
+        keys: &[Arc<dyn PhysicalExpr>],
+        grids: &[GridSelection],
+    ) -> Result<Option<Self>> {
+        let keys = Self::try_new(keys, grids)?;
+        let Some(cells) = GridSelection::cells(grids) else {
             return Ok(keys);
         };
         let most = cells.saturating_mul(2).max(MANY_KEY_INDICES);
@@ -185,13 +193,17 @@ impl ProbeKeys {
         }))
     }
 
-    /// Returns the terms that add up to the key index of a cell.
-    pub fn terms(&self) -> Vec<KeyTerms> {
-        let terms = self.parts.iter().map(|part| KeyTerms {
-            axes: part.axes.clone(),
-            terms: Arc::clone(&part.terms),
-        });
-        terms.collect()
+    /// Returns, for each grid, the terms that add up to the key index of a cell.
+    pub fn terms(&self) -> Vec<Vec<KeyTerms>> {
+        let grids = 0..self.parts.first().map_or(0, |part| part.terms.len());
+        let of_grid = |grid: usize| {
+            let terms = self.parts.iter().map(|part| KeyTerms {
+                axes: part.axes.clone(),
+                terms: Arc::clone(&part.terms[grid]),
+            });
+            terms.collect()
+        };
+        grids.map(of_grid).collect()
     }
 
     /// Returns `true` if a key is null on a selected coordinate.
@@ -288,6 +300,18 @@ fn evaluate(
     }))
 }
 
+/// Returns `true` if two grids have the same coordinates along some axes, and the same selected ones.
+fn have_same_axes(axes: &[usize], one: &GridSelection, other: &GridSelection) -> Result<bool> {
+    for axis in axes {
+        let is_same = one.selection.axes()[*axis] == other.selection.axes()[*axis]
+            && one.grid.axes()[*axis].has_same_coordinates(&other.grid.axes()[*axis])?;
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl EvaluatedKeys {
     /// Returns the term of each combination of indices. `numbers` has the number of each selected
     /// combination. Combinations without a number get the term `none`.
@@ -309,27 +333,59 @@ impl KeyPart {
         axes: Vec<usize>,
         keys: Vec<usize>,
         exprs: &[&Arc<dyn PhysicalExpr>],
-        part: &GridSelection,
+        grids: &[GridSelection],
         stride: u32,
     ) -> Result<Option<Self>> {
-        let Some(evaluated) = evaluate(&axes, exprs, part)? else {
+        let mut distinct = None;
+        let mut has_nulls = false;
+        let mut combinations = 0;
+        // For each grid, the evaluated keys and their numbers; `None` if they are those of the grid
+        // before.
+        let mut numbered: Vec<Option<(EvaluatedKeys, Vec<Option<u32>>)>> = Vec::new();
+        for (number, part) in grids.iter().enumerate() {
+            if number > 0 && have_same_axes(&axes, &grids[number - 1], part)? {
+                numbered.push(None);
+                continue;
+            }
+            let Some(evaluated) = evaluate(&axes, exprs, part)? else {
+                return Ok(None);
+            };
+            combinations += evaluated.combinations;
+            if combinations > MAX_COMBINATIONS_OF_TABLE {
+                return Ok(None);
+            }
+            if distinct.is_none() {
+                let types = evaluated.values.iter();
+                let types = types.map(|values| values.data_type().clone());
+                distinct = DistinctKeys::try_new(types)?;
+            }
+            let Some(distinct) = &mut distinct else {
+                return Ok(None);
+            };
+            let numbers = distinct.insert(&evaluated.values)?;
+            has_nulls |= nulls(&evaluated.values).is_some_and(|nulls| nulls.null_count() > 0);
+            numbered.push(Some((evaluated, numbers)));
+        }
+        let Some(distinct) = distinct else {
             return Ok(None);
         };
-        let types = evaluated.values.iter();
-        let types = types.map(|values| values.data_type().clone());
-        let Some(mut distinct) = DistinctKeys::try_new(types)? else {
-            return Ok(None);
-        };
-        let numbers = distinct.insert(&evaluated.values)?;
-        let has_nulls = nulls(&evaluated.values).is_some_and(|nulls| nulls.null_count() > 0);
         let none = distinct.rows.len() as u32;
         if u64::from(none) * u64::from(stride) > MAX_KEY_INDICES {
             return Ok(None);
         }
+        let mut terms: Vec<Arc<[u32]>> = Vec::with_capacity(grids.len());
+        for of_grid in numbered {
+            let of_grid = match (of_grid, terms.last()) {
+                (Some((evaluated, numbers)), _) => evaluated.terms(numbers, none * stride, stride),
+                (None, Some(before)) => Arc::clone(before),
+                (None, None) => return Ok(None),
+            };
+            terms.push(of_grid);
+        }
         Ok(Some(Self {
             axes,
             keys,
-            terms: evaluated.terms(numbers, none * stride, stride),
+            terms,
             stride,
             distinct,
             has_nulls,

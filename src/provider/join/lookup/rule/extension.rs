@@ -22,21 +22,22 @@ use crate::provider::join::lookup::rule::keyed_scan::ScanFilter;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{BlockSource, GridSelection, SelectedBlocks};
+use crate::provider::source::{GridSelection, SelectedBlocks};
 
-/// The columns of a plan over a single array, in terms of the columns of the array's table. The plan
-/// consists of filters, projections and lookup joins whose probe side is the array.
+/// The columns of a plan over one table of arrays, in terms of the columns of the array's table. The plan
+/// consists of filters, projections and lookup joins whose probe side is the table.
 pub(in crate::provider) struct GridColumns {
-    /// The array and its selected cells.
-    pub part: GridSelection,
-    /// The columns of the array's table.
+    /// The arrays, one per file, and their selected cells.
+    pub grids: Vec<GridSelection>,
+    /// The columns of the table.
     pub table: SchemaRef,
     /// For each column of the plan, an expression over the table; `None` for columns of build sides.
     columns: Vec<Option<Arc<dyn PhysicalExpr>>>,
 }
 
 impl GridColumns {
-    /// Returns the columns of a plan; `None` if it is not over a single array.
+    /// Returns the columns of a plan; `None` if it is not over arrays, or if the table has a column with
+    /// the file.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = InlinedInput::of(plan)? else {
             return Ok(None);
@@ -45,12 +46,12 @@ impl GridColumns {
             let Some(scan) = InlinedInput::of_scan(plan)? else {
                 return Ok(None);
             };
-            let parts = scan.node.blocks().grid_selections();
-            let Some([part]) = parts.as_deref() else {
+            let Some(grids) = scan.node.blocks().grid_selections() else {
                 return Ok(None);
             };
-            return Ok(part.file.is_none().then(|| Self {
-                part: part.clone(),
+            let is_taken = !grids.is_empty() && grids.iter().all(|grid| grid.file.is_none());
+            return Ok(is_taken.then(|| Self {
+                grids,
                 table: Arc::clone(scan.node.source().schema()),
                 columns: scan.columns.into_iter().map(Some).collect(),
             }));
@@ -102,7 +103,7 @@ impl GridColumns {
         let Some(expressions) = self.replace_in(expressions)? else {
             return Ok(None);
         };
-        let keys = ProbeKeys::try_new(&expressions, &self.part)?;
+        let keys = ProbeKeys::try_new(&expressions, &self.grids)?;
         Ok(keys.filter(|keys| !keys.has_nulls()))
     }
 
@@ -129,8 +130,8 @@ impl GridColumns {
 pub(in crate::provider::join::lookup) struct Extension<'a> {
     /// The name of the column.
     name: &'a str,
-    /// The terms that add up to the values of the column; `None` for no column.
-    terms: Option<Vec<KeyTerms>>,
+    /// For each array, the terms that add up to the values of the column; `None` for no column.
+    terms: Option<Vec<Vec<KeyTerms>>>,
     /// Expressions over the array's table that a dynamic filter will restrict.
     pub filtered_keys: &'a [Arc<dyn PhysicalExpr>],
     /// The dynamic filter that was added, with the expressions over the columns of the scan, and the
@@ -144,7 +145,7 @@ type Extended = (Arc<dyn ExecutionPlan>, Vec<usize>);
 
 impl<'a> Extension<'a> {
     /// Creates an extension by one column, or by none.
-    pub fn new(name: &'a str, terms: Option<Vec<KeyTerms>>) -> Self {
+    pub fn new(name: &'a str, terms: Option<Vec<Vec<KeyTerms>>>) -> Self {
         Self {
             name,
             terms,
@@ -341,18 +342,17 @@ fn moved(
 }
 
 /// Returns a scan of a table with one more attribute, the sum of the terms of each cell, as the last
-/// column of the table. `None` if the scan is not over a single grid.
+/// column of the table. `None` if the table cannot be extended.
 fn with_attribute(
     scan: &ArrayScan,
     name: &str,
-    terms: Vec<KeyTerms>,
+    terms: Vec<Vec<KeyTerms>>,
     config: &ConfigOptions,
 ) -> Result<Option<ArrayScan>> {
-    let parts = scan.blocks().grid_selections();
-    let Some([part]) = parts.as_deref() else {
+    let grids = scan.blocks().grid_selections().unwrap_or_default();
+    let Some(source) = table_with_terms(scan.source(), &grids, name, terms)? else {
         return Ok(None);
     };
-    let source = table_with_terms(&part.grid, scan.source().schema(), name, terms);
 
     let old = scan.plan();
     let last = source.schema().fields().len() - 1;

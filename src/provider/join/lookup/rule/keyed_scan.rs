@@ -16,7 +16,7 @@ use crate::provider::join::zip::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{columns_in, replace_columns};
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{BlockSource, SelectedBlocks};
+use crate::provider::source::SelectedBlocks;
 
 /// A dynamic filter of a scan.
 pub(in crate::provider::join::lookup) struct ScanFilter {
@@ -81,19 +81,22 @@ pub(super) struct KeyedScan {
 }
 
 impl KeyedScan {
-    /// Creates the scan that replaces the scan of `side`. `needed` are the columns of the side's
+    /// Creates the scan that replaces the scan of `side`; `None` if its table cannot be extended.
+    /// `terms` are the terms of each grid. `needed` are the columns of the side's
     /// plan that the join uses. `bounds` is a predicate over the table that narrows the selection,
     /// and `filtered_keys` are the keys over the table that a dynamic filter restricts.
     pub fn try_new(
         side: &Side,
-        terms: Vec<KeyTerms>,
+        terms: Vec<Vec<KeyTerms>>,
         needed: &[usize],
         bounds: Option<Arc<dyn PhysicalExpr>>,
         filtered_keys: Option<&[Arc<dyn PhysicalExpr>]>,
         config: &ConfigOptions,
-    ) -> Result<Self> {
-        let table = side.below.node.source().schema();
-        let source = table_with_terms(&side.part.grid, table, KEY_INDEX, terms);
+    ) -> Result<Option<Self>> {
+        let table = side.below.node.source();
+        let Some(source) = table_with_terms(table, &side.grids(), KEY_INDEX, terms)? else {
+            return Ok(None);
+        };
         let key_index = source.schema().fields().len() - 1;
 
         let old = side.below.node.plan();
@@ -139,7 +142,7 @@ impl KeyedScan {
         let predicate =
             (!side.below.conjuncts.is_empty()).then(|| conjunction(conjuncts.clone().cloned()));
         let mut scan = ArrayScan::of_blocks(
-            Arc::clone(&source) as _,
+            Arc::clone(&source),
             PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
             predicate.as_ref(),
             plan,
@@ -157,7 +160,7 @@ impl KeyedScan {
         if let Some(keys) = filtered_keys {
             (scan, filter) = ScanFilter::add_to(scan, keys)?;
         }
-        Ok(Self { scan, filter })
+        Ok(Some(Self { scan, filter }))
     }
 
     /// Returns a plan with the columns `needed` of the side's plan, followed by the key index.

@@ -36,7 +36,9 @@ const MAX_PER_CELL: u64 = 4;
 ///
 /// The rule leaves a join unchanged if
 ///
-/// - the probe side is not the scan of a single array, with filters and projections,
+/// - the probe side is not the scan of an array or of arrays in several files, with filters and
+///   projections, or has a column with the file,
+/// - a condition other than an equality is on the dimensions of arrays in several files,
 /// - a key uses an attribute of the array or is volatile, or there are too many distinct keys,
 /// - a join other than an inner join has a condition over attributes, or one that may fail on rows
 ///   that do not match, or
@@ -119,7 +121,7 @@ fn operator_of(
     config: &ConfigOptions,
     wants_filter: bool,
 ) -> Result<Option<ArrayLookupJoinExec>> {
-    let Some(probe) = Side::of(&join.right)? else {
+    let Some(probe) = Side::of_files(&join.right)? else {
         return stacked::operator(join, config, wants_filter);
     };
     let (build_schema, table) = (join.left.schema(), probe.below.node.source().schema());
@@ -134,7 +136,11 @@ fn operator_of(
     let mut keys: Vec<_> = on.iter().map(|(_, key)| Arc::clone(key)).collect();
     let (mut conditions, mut keys_of_cells, mut keyed_build) = (None, None, None);
     let mut filter = join.filter.clone();
-    if let Some(prepared) = Conditions::try_new(join, &on, &probe)? {
+    let prepared = match probe.others.is_empty() {
+        true => Conditions::try_new(join, &on, &probe)?,
+        false => None,
+    };
+    if let Some(prepared) = prepared {
         let axes = prepared.axes();
         let axes = axes.map(|axis| Arc::new(Column::new(axis.field.name(), axis.axis)) as _);
         keys = axes.collect();
@@ -143,7 +149,7 @@ fn operator_of(
     } else {
         let is_taken = !on.is_empty() && (join.kind == JoinType::Inner || join.filter.is_none());
         let Some(of_cells) = is_taken
-            .then(|| ProbeKeys::of_cells(&keys, &probe.part))
+            .then(|| ProbeKeys::of_cells(&keys, &probe.grids()))
             .transpose()?
             .flatten()
         else {
@@ -176,11 +182,14 @@ fn operator_of(
     }
     let filtered_keys = is_filtered.then_some(keys.as_slice());
     let terms = match (&conditions, &keys_of_cells) {
-        (Some(conditions), _) => conditions.terms(probe.part.grid.axes()),
+        (Some(conditions), _) => vec![conditions.terms(probe.part.grid.axes())],
         (None, Some(keys)) => keys.terms(),
         (None, None) => return Ok(None),
     };
     let scan = KeyedScan::try_new(&probe, terms, &needed, bounds, filtered_keys, config)?;
+    let Some(scan) = scan else {
+        return Ok(None);
+    };
     let input = scan.plan(&probe, &join.right.schema(), &needed)?;
     let mut build = Arc::clone(&join.left);
     let of_build = on.iter().map(|(build, _)| Arc::clone(build));
@@ -188,8 +197,11 @@ fn operator_of(
     if let (Some(keyed), Some(needed)) = (keyed_build, needed_build) {
         let count = keys_of_cells.as_ref().map_or(0, |keys| keys.count);
         build_keys = keyed.keys(needed.len(), count);
-        let terms = keyed.cells.terms;
+        let terms = vec![keyed.cells.terms];
         let scan = KeyedScan::try_new(&keyed.side, terms, &needed, None, None, config)?;
+        let Some(scan) = scan else {
+            return Ok(None);
+        };
         build = scan.plan(&keyed.side, &join.left.schema(), &needed)?;
     }
     let matching = match (conditions, keys_of_cells) {

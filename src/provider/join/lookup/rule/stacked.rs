@@ -40,7 +40,7 @@ pub(in crate::provider::join::lookup) fn operator(
             return Ok(None);
         }
     }
-    let Some(of_cells) = ProbeKeys::of_cells(&keys, &columns.part)? else {
+    let Some(of_cells) = ProbeKeys::of_cells(&keys, &columns.grids)? else {
         return Ok(None);
     };
 
