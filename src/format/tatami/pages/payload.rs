@@ -1,8 +1,9 @@
 //! Reads and decompresses the payloads of records.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
+use zstd::zstd_safe::{self, DCtx, DDict, InBuffer, OutBuffer, ResetDirective, SafeResult};
 
 use crate::format::fault::Fault;
 use crate::format::tatami::layout::header::check_crc;
@@ -20,6 +21,9 @@ const STEP_BYTES: usize = 128 << 10;
 
 /// The minimum number of bytes of a zstd frame before the first block.
 const MAGIC_BYTES: usize = 4;
+
+/// The first bytes of a trained dictionary.
+const DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
 /// A zstd context and the bytes that it decompressed last.
 #[derive(Default)]
@@ -78,6 +82,9 @@ fn known_codec(header: &RecordHeader) -> Result<Codec, Fault> {
 #[derive(Default)]
 pub(crate) struct PartialPayload {
     context: Option<DCtx<'static>>,
+    /// The dictionary used last, with the address and the length of its raw content, which stays in
+    /// memory as long as the file.
+    dictionary: Option<(usize, usize, DDict<'static>)>,
     /// The stored frame, if not all of it is decompressed.
     frame: Vec<u8>,
     /// The number of bytes of the frame that are already decompressed.
@@ -136,11 +143,7 @@ impl PartialPayload {
                     let found = "zstd_dict without a dictionary";
                     return Err(Fault::new("codec", found, "a column with a dictionary"));
                 };
-                let mut context = new_context()?;
-                // As a prefix, the dictionary is raw content whatever its first bytes are.
-                context.ref_prefix(dictionary).map_err(zstd_fault)?;
-                let frame = without_dictionary_id(stored);
-                decompress(&mut context, header, &frame, &mut self.raw)?;
+                self.with_dictionary(header, &without_dictionary_id(stored), dictionary)?;
             }
             _ => {
                 let payload = uncompressed(header, stored)?;
@@ -150,6 +153,41 @@ impl PartialPayload {
         }
         (self.size, self.decompressed) = (self.raw.len(), self.raw.len());
         Ok(())
+    }
+
+    /// Decompresses a frame that refers to the raw content of a dictionary.
+    fn with_dictionary(
+        &mut self,
+        header: &RecordHeader,
+        frame: &[u8],
+        dictionary: &[u8],
+    ) -> Result<(), Fault> {
+        if dictionary.starts_with(&DICTIONARY_MAGIC) {
+            // As a prefix, the dictionary is raw content whatever its first bytes are.
+            let mut context = new_context()?;
+            context.ref_prefix(dictionary).map_err(zstd_fault)?;
+            return decompress(&mut context, header, frame, &mut self.raw);
+        }
+        // zstd decompresses about twice as fast with a context and a dictionary that it has used before.
+        let context = match &mut self.context {
+            Some(context) => context,
+            empty => empty.insert(new_context()?),
+        };
+        let (address, length) = (dictionary.as_ptr() as usize, dictionary.len());
+        let is_known = |known: &(usize, usize, DDict)| (known.0, known.1) == (address, length);
+        let (.., prepared) = match self.dictionary.take().filter(is_known) {
+            Some(known) => self.dictionary.insert(known),
+            None => {
+                let prepared = DDict::try_create(dictionary).ok_or_else(|| {
+                    let found = "not available for a zstd dictionary";
+                    Fault::new("memory", found, format!("{length} bytes"))
+                })?;
+                self.dictionary.insert((address, length, prepared))
+            }
+        };
+        decompress_with(header, &mut self.raw, |raw| {
+            context.decompress_using_ddict(raw, frame, prepared)
+        })
     }
 
     /// The length of the whole payload in bytes.
@@ -229,11 +267,19 @@ fn decompress(
     frame: &[u8],
     raw: &mut Vec<u8>,
 ) -> Result<(), Fault> {
+    decompress_with(header, raw, |raw| context.decompress(raw, frame))
+}
+
+fn decompress_with(
+    header: &RecordHeader,
+    raw: &mut Vec<u8>,
+    decompress: impl FnOnce(&mut Vec<u8>) -> SafeResult,
+) -> Result<(), Fault> {
     check_raw_size(header)?;
     let size = header.raw_size as usize;
     raw.clear();
     raw.reserve(size);
-    let found = context.decompress(raw, frame).map_err(zstd_fault)?;
+    let found = decompress(raw).map_err(zstd_fault)?;
     if found != size {
         let expected = format!("{found} bytes, as decompressed");
         return Err(Fault::new(
@@ -247,11 +293,12 @@ fn decompress(
 
 /// Returns a frame without its dictionary id. A dictionary of raw content has no id, so libzstd refuses
 /// frames that name one.
-fn without_dictionary_id(frame: &[u8]) -> Vec<u8> {
+fn without_dictionary_id(frame: &[u8]) -> Cow<'_, [u8]> {
+    let descriptor = frame.get(MAGIC_BYTES).copied().unwrap_or(0);
+    if descriptor & 3 == 0 {
+        return frame.into();
+    }
     let mut frame = frame.to_vec();
-    let Some(descriptor) = frame.get(MAGIC_BYTES).copied() else {
-        return frame;
-    };
     let id: Range<usize> = {
         let is_single_segment = descriptor & 0x20 != 0;
         let start = MAGIC_BYTES + if is_single_segment { 1 } else { 2 };
@@ -261,7 +308,7 @@ fn without_dictionary_id(frame: &[u8]) -> Vec<u8> {
         frame[MAGIC_BYTES] &= !3;
         frame.drain(id);
     }
-    frame
+    frame.into()
 }
 
 #[cfg(test)]
