@@ -9,6 +9,8 @@ use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
+#[cfg(feature = "sql")]
+use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
@@ -34,6 +36,8 @@ use crate::provider::functions::bounded::bounded;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
 use crate::provider::rules::order;
+#[cfg(feature = "sql")]
+use crate::provider::sql::time_operators::TimeOperators;
 
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
@@ -204,6 +208,12 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     }
     for function in bounded(ctx.state().scalar_functions(), &memory) {
         ctx.register_udf(function);
+    }
+    #[cfg(feature = "sql")]
+    {
+        // Sessions of DataFusion always accept planners.
+        let planner = Arc::new(TimeOperators);
+        let _ = ctx.state_ref().write().register_expr_planner(planner);
     }
     introspection::register(&ctx);
     #[cfg(feature = "tatami")]

@@ -28,6 +28,8 @@ pub mod extremes;
 pub mod fast_power;
 pub mod haversine;
 pub mod histogram;
+pub mod interval_length;
+pub mod interval_product;
 pub mod memory;
 pub mod nearest;
 pub mod powers;
