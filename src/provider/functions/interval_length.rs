@@ -80,8 +80,8 @@ impl IntervalLength {
                 "an interval without months and years, which vary in length",
             ));
         }
-        let length = i128::from(interval.days) * NANOSECONDS_PER_DAY
-            + i128::from(interval.nanoseconds);
+        let length =
+            i128::from(interval.days) * NANOSECONDS_PER_DAY + i128::from(interval.nanoseconds);
         if length % size != 0 {
             return Err(refused(&format!("a whole number of {unit}")));
         }

@@ -184,7 +184,8 @@ impl Factor {
         } = interval;
         match self {
             Self::Integer(factor) => {
-                let product = |field: i32| i32::try_from(i64::from(field).checked_mul(factor)?).ok();
+                let product =
+                    |field: i32| i32::try_from(i64::from(field).checked_mul(factor)?).ok();
                 Some(IntervalMonthDayNano::new(
                     product(months)?,
                     product(days)?,

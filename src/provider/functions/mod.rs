@@ -34,6 +34,7 @@ pub mod memory;
 pub mod nearest;
 pub mod powers;
 pub mod quantile;
+mod text_dates;
 pub mod wide_times;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};

@@ -108,9 +108,7 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));
         analyzer.function_rewrites.push(Arc::new(WrittenTimes));
-        analyzer
-            .function_rewrites
-            .push(Arc::new(ComparedDurations));
+        analyzer.function_rewrites.push(Arc::new(ComparedDurations));
     }
 }
 
