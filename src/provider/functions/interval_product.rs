@@ -270,7 +270,7 @@ mod tests {
             (interval(1, 0, 0), 1.25, interval(1, 7, 12 * HOUR)),
             (interval(1, 1, 0), -0.5, interval(0, -15, -12 * HOUR)),
             (interval(12, 0, 0), 1.5, interval(18, 0, 0)),
-            (interval(1, 1, 0), 1.75, interval(1, 23, 6 * HOUR)),
+            (interval(1, 1, 0), 1.75, interval(1, 24, 6 * HOUR)),
         ] {
             let product = Factor::Double(factor).of_interval(one);
             assert_eq!(product, Some(expected), "{one:?} * {factor}");
