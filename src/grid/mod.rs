@@ -21,7 +21,7 @@ mod written_time;
 pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
 pub use cell_filter::CellFilter;
 pub use cells::Cells;
-pub use cf_time::{CfTime, CfTimeError};
+pub use cf_time::{CfDuration, CfTime, CfTimeError};
 pub use chunk_grid::{AxisChunks, ChunkGrid, Window};
 pub use coordinate_columns::CoordinateColumns;
 pub use coordinate_values::{coordinate_values, half_coordinate_values};

@@ -1,57 +1,41 @@
 //! Decodes the numbers of a time coordinate to timestamps.
 
-use std::fmt::Debug;
+use arrow::array::{Array, Int64Array, TimestampMicrosecondArray};
+use chrono::{DateTime, NaiveDate, NaiveTime};
 
-use arrow::array::{Array, AsArray, Int64Array, TimestampMicrosecondArray, downcast_integer_array};
-use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
-use chrono::DateTime;
-
-use crate::grid::cf_time::reference_date::Calendar;
+use crate::grid::cf_time::calendar::Calendar;
+use crate::grid::cf_time::scale::Scale;
 use crate::grid::cf_time::{CfTime, CfTimeError, DAY, MICROSECOND};
 
-/// A time span in nanoseconds that is longer than any timestamp and fits in 128 bits.
-const BEYOND: f64 = 1e24;
-
+const MICROSECONDS_PER_DAY: i64 = (DAY / MICROSECOND) as i64;
 /// 1582-10-15, the first Gregorian day of the standard calendar, in microseconds since 1970.
 const FIRST_GREGORIAN: i128 = -141_427 * DAY / MICROSECOND;
 const OUT_OF_RANGE: &str = "an instant in the years -262143 to 262142, the range of timestamps";
 
 impl CfTime {
-    /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond.
+    /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond. For
+    /// calendars with timestamps ([`Self::has_timestamps`]).
     ///
     /// # Errors
     /// Fails if a value is null, not finite, out of range for a timestamp, or in the Julian part of
     /// the standard calendar; if an integer is not a whole number of microseconds; if the array is
     /// not numeric.
     pub fn decode(&self, values: &dyn Array) -> Result<TimestampMicrosecondArray, CfTimeError> {
-        if values.null_count() > 0
-            && let Some(position) = (0..values.len()).find(|position| values.is_null(*position))
-        {
-            return Err(not_a_timestamp("NULL", position, "a number"));
+        let scale = self.scale(OUT_OF_RANGE);
+        let times = scale.decode(values, |time| self.timestamp(time))?;
+        Ok(times.into())
+    }
+
+    /// Returns the scale of the numbers, in microseconds since 1970 of the calendar. `range`
+    /// describes the range of times.
+    pub(super) fn scale(&self, range: &'static str) -> Scale {
+        Scale {
+            unit: self.unit,
+            reference: self.reference,
+            tick: MICROSECOND,
+            field: "time coordinate",
+            range,
         }
-        downcast_integer_array!(
-            values => decode_all(values.values(), |value| self.integer(i128::from(*value))),
-            DataType::Float16 => {
-                decode_all(values.as_primitive::<Float16Type>().values(), |value| {
-                    self.float(value.to_f64())
-                })
-            }
-            DataType::Float32 => {
-                decode_all(values.as_primitive::<Float32Type>().values(), |value| {
-                    self.float(f64::from(*value))
-                })
-            }
-            DataType::Float64 => {
-                decode_all(values.as_primitive::<Float64Type>().values(), |value| {
-                    self.float(*value)
-                })
-            }
-            other => Err(CfTimeError {
-                field: "time coordinate",
-                found: format!("of type {other}"),
-                expected: "numbers".to_string(),
-            })
-        )
     }
 
     /// Decodes integers to UTC timestamps, rounded down to the microsecond. Nulls stay null.
@@ -81,45 +65,8 @@ impl CfTime {
         times.collect()
     }
 
-    /// Decodes an integer to microseconds since 1970. The error says what is expected.
-    fn integer(&self, value: i128) -> Result<i64, &'static str> {
-        // Cannot overflow: the unit is below 2^50 and the value below 2^64.
-        let instant = self.reference + value * self.unit;
-        if instant % MICROSECOND != 0 {
-            return Err("a whole number of microseconds");
-        }
-        self.timestamp(instant / MICROSECOND)
-    }
-
-    /// Decodes a float to microseconds since 1970. Only the last step rounds to nearest. The error
-    /// says what is expected.
-    fn float(&self, value: f64) -> Result<i64, &'static str> {
-        if !value.is_finite() {
-            return Err("a finite number");
-        }
-        if (value * self.unit as f64).abs() > BEYOND {
-            return Err(OUT_OF_RANGE);
-        }
-        // The value is mantissa * 2^exponent.
-        let bits = value.to_bits();
-        let fraction = i128::from(bits & ((1 << 52) - 1));
-        let (magnitude, exponent) = match (bits >> 52 & 0x7ff) as i32 {
-            0 => (fraction, -1074),
-            biased => (fraction | 1 << 52, biased - 1075),
-        };
-        let mantissa = if value < 0.0 { -magnitude } else { magnitude };
-        // Cannot overflow: the product is below 2^53 * 2^50, and the check against `BEYOND` bounds
-        // the result of a left shift. A right shift rounds down.
-        let elapsed = mantissa * self.unit;
-        let elapsed = if exponent < 0 {
-            elapsed >> (-exponent).min(127)
-        } else {
-            elapsed << exponent
-        };
-        let instant = self.reference + elapsed;
-        self.timestamp((instant + MICROSECOND / 2).div_euclid(MICROSECOND))
-    }
-
+    /// Converts microseconds since 1970 of the calendar to a timestamp. The error says what is
+    /// expected.
     fn timestamp(&self, microseconds: i128) -> Result<i64, &'static str> {
         if self.calendar == Calendar::Mixed && microseconds < FIRST_GREGORIAN {
             return Err(
@@ -127,35 +74,26 @@ impl CfTime {
                  timestamps are not (the calendar proleptic_gregorian has no such limit)",
             );
         }
-        i64::try_from(microseconds)
-            .ok()
+        let timestamp = i64::try_from(microseconds).ok();
+        let timestamp = match self.calendar {
+            Calendar::NoLeap => timestamp.and_then(without_leap_days),
+            _ => timestamp,
+        };
+        timestamp
             // Text output and calendar functions use chrono, which has no years beyond this range.
             .filter(|timestamp| DateTime::from_timestamp_micros(*timestamp).is_some())
             .ok_or(OUT_OF_RANGE)
     }
 }
 
-fn decode_all<T: Debug>(
-    values: &[T],
-    decode: impl Fn(&T) -> Result<i64, &'static str>,
-) -> Result<TimestampMicrosecondArray, CfTimeError> {
-    values
-        .iter()
-        .enumerate()
-        .map(|(position, value)| {
-            decode(value)
-                .map_err(|expected| not_a_timestamp(&format!("{value:?}"), position, expected))
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .map(TimestampMicrosecondArray::from)
-}
-
-fn not_a_timestamp(value: &str, position: usize, expected: &str) -> CfTimeError {
-    CfTimeError {
-        field: "time coordinate",
-        found: format!("{value} at index {position}"),
-        expected: expected.to_string(),
-    }
+/// Converts microseconds since 1970 of the calendar `noleap` to the timestamp of the same date and
+/// time of day.
+fn without_leap_days(microseconds: i64) -> Option<i64> {
+    let date = Calendar::NoLeap.date(microseconds.div_euclid(MICROSECONDS_PER_DAY));
+    let year = i32::try_from(date.year).ok()?;
+    let date = NaiveDate::from_ymd_opt(year, date.month, date.day)?;
+    let midnight = date.and_time(NaiveTime::MIN).and_utc().timestamp_micros();
+    midnight.checked_add(microseconds.rem_euclid(MICROSECONDS_PER_DAY))
 }
 
 #[cfg(test)]

@@ -4,11 +4,23 @@
 //! CF's `standard` calendar is mixed: Julian up to 1582-10-04, Gregorian from the next day, which
 //! is 1582-10-15. Timestamps are always Gregorian. A reference date before the change is therefore
 //! read as a Julian date, but an instant before the change is an error.
+//!
+//! Every date of `noleap` is also a Gregorian date, so these times become timestamps of the same
+//! date and time of day. Times of the calendars `360_day`, `all_leap` and `julian` become text.
+//!
+//! Numbers with a unit and no reference date are durations, if the attribute `dtype` says so.
 
+mod calendar;
+mod dates;
 mod decode;
+mod duration;
 mod reference_date;
+mod scale;
 
-use crate::grid::cf_time::reference_date::{Calendar, parse_reference_date};
+pub use duration::CfDuration;
+
+use crate::grid::cf_time::calendar::Calendar;
+use crate::grid::cf_time::reference_date::parse_reference_date;
 
 /// The maximum number of characters of a file's text that an error message quotes.
 const MAX_QUOTED: usize = 100;
@@ -25,11 +37,12 @@ const SECOND: i128 = 1_000 * MILLISECOND;
 /// Nanoseconds per day.
 const DAY: i128 = 86_400 * SECOND;
 
-/// The reason why numbers with units of time cannot be decoded to timestamps.
+/// The reason why numbers with units of time cannot be decoded to times.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct CfTimeError {
-    /// The attribute `units` or `calendar`, or `time coordinate` or `time` for one of the numbers.
+    /// The attribute `units` or `calendar`, or `time coordinate`, `time` or `duration` for one of the
+    /// numbers.
     pub field: &'static str,
     /// The offending text or value, as found in the file.
     pub found: String,
@@ -42,7 +55,7 @@ pub struct CfTimeError {
 pub struct CfTime {
     /// Nanoseconds per unit.
     unit: i128,
-    /// The reference date in nanoseconds since 1970.
+    /// The reference date in nanoseconds since 1970, as [`Calendar::days`] counts them.
     reference: i128,
     calendar: Calendar,
 }
@@ -64,7 +77,7 @@ impl CfTime {
     ///
     /// # Errors
     /// Fails if the unit is unknown, or is a month or year, which vary in length; if the reference
-    /// date cannot be read; if the calendar is neither the standard one nor `proleptic_gregorian`.
+    /// date cannot be read; if the calendar is unknown.
     pub fn parse(units: &str, calendar: Option<&str>) -> Result<Option<Self>, CfTimeError> {
         let units = trim(units);
         let Some((unit, reference)) = split_at_since(units) else {
@@ -119,11 +132,19 @@ fn parse_calendar(calendar: &str) -> Result<Calendar, CfTimeError> {
         Ok(Calendar::Mixed)
     } else if is("proleptic_gregorian") {
         Ok(Calendar::Gregorian)
+    } else if is("noleap") || is("365_day") {
+        Ok(Calendar::NoLeap)
+    } else if is("all_leap") || is("366_day") {
+        Ok(Calendar::AllLeap)
+    } else if is("360_day") {
+        Ok(Calendar::Day360)
+    } else if is("julian") {
+        Ok(Calendar::Julian)
     } else {
         Err(CfTimeError {
             field: "calendar",
             found: quoted(name),
-            expected: "standard, gregorian or proleptic_gregorian, since timestamps cannot represent other calendars"
+            expected: "standard, gregorian, proleptic_gregorian, noleap, 365_day, all_leap, 366_day, 360_day or julian"
                 .to_string(),
         })
     }
@@ -287,14 +308,20 @@ mod tests {
         }
         assert_ne!(parse(Some(" Proleptic_Gregorian")).unwrap(), standard);
         assert_eq!(
-            refused("days since 2000-01-01", "noleap"),
-            "calendar is \"noleap\", expected standard, gregorian or proleptic_gregorian, since timestamps \
-             cannot represent other calendars"
+            refused("days since 2000-01-01", "none"),
+            "calendar is \"none\", expected standard, gregorian, proleptic_gregorian, noleap, 365_day, all_leap, \
+             366_day, 360_day or julian"
         );
-        for calendar in [
-            "365_day", "all_leap", "366_day", "360_day", "julian", "none", "utc", "tai", "x",
-        ] {
+        for calendar in ["utc", "tai", "x"] {
             refused("days since 2000-01-01", calendar);
+        }
+        for (one, other) in [("noleap", "365_day"), ("all_leap", "366_day")] {
+            assert_eq!(parse(Some(one)), parse(Some(other)));
+        }
+        let has_timestamps = |calendar| parse(Some(calendar)).unwrap().unwrap().has_timestamps();
+        assert!(has_timestamps("standard") && has_timestamps("NOLEAP"));
+        for calendar in ["all_leap", "360_day", "julian"] {
+            assert!(!has_timestamps(calendar), "{calendar}");
         }
         refused("days since 2000-01-01", &"\u{b5}".repeat(1 << 20));
     }
@@ -319,6 +346,11 @@ mod tests {
             // days from 0001-01-01.
             "days since 0-1-1 | proleptic_gregorian | 719528 | 1970-01-01 00:00:00",
             "days since 1-1-1 | proleptic_gregorian | 719162 | 1970-01-01 00:00:00",
+            // 59 days after 1 January is always 1 March.
+            "days since 2000-01-01 | noleap | 58 | 2000-02-28 00:00:00",
+            "days since 2000-01-01 | noleap | 59 | 2000-03-01 00:00:00",
+            "hours since 1850-01-01 12:00 | 365_day | 1314000 | 2000-01-01 12:00:00",
+            "days since 2000-01-01 | noleap | -365.25 | 1998-12-31 18:00:00",
         ] {
             assert_decoded(line);
         }

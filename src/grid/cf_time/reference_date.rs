@@ -1,79 +1,15 @@
 //! Parses the reference date of a time coordinate: the text after `since`, as UDUNITS spells it.
 
-use chrono::{Datelike, NaiveDate};
-
+use crate::grid::cf_time::calendar::Calendar;
 use crate::grid::cf_time::{DAY, SECOND};
 
 /// The digits of a fraction of a second that are kept: nanoseconds.
 const FRACTION_DIGITS: usize = 9;
 
-/// The last Julian day of the mixed calendar.
-const LAST_JULIAN: (i32, u32, u32) = (1582, 10, 4);
-/// The first Gregorian day, which follows [`LAST_JULIAN`].
-const FIRST_GREGORIAN: (i32, u32, u32) = (1582, 10, 15);
-
-/// The calendar of a time coordinate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Calendar {
-    /// Julian up to 1582-10-04, Gregorian from the next day, which is 1582-10-15.
-    Mixed,
-    /// Gregorian for all dates (CF's `proleptic_gregorian`).
-    Gregorian,
-}
-
 /// Returns the nanoseconds from 1970-01-01 00:00:00 UTC to a reference date: a date, an optional
 /// time, and an optional time zone. The error says what is expected.
 pub(super) fn parse_reference_date(text: &str, calendar: Calendar) -> Result<i128, &'static str> {
     DateParser(text).reference(calendar)
-}
-
-impl Calendar {
-    /// Returns the days from 1970-01-01 to a date. The error says what is expected.
-    fn days(self, year: i32, month: u32, day: u32) -> Result<i32, &'static str> {
-        let date = (year, month, day);
-        if self == Self::Mixed && year < 1 {
-            // The CF conventions leave open whether there is a year 0 between -1 and 1.
-            return Err(
-                "a reference date in year 1 or later, since the standard calendar has no year 0 and no \
-                 negative years",
-            );
-        }
-        if self == Self::Mixed && date <= LAST_JULIAN {
-            return julian_days(year, month, day).ok_or("a reference date that exists");
-        }
-        if self == Self::Mixed && date < FIRST_GREGORIAN {
-            return Err(
-                "a reference date that exists (in the standard calendar 1582-10-15 follows 1582-10-04)",
-            );
-        }
-        NaiveDate::from_ymd_opt(year, month, day)
-            .map(|date| date.num_days_from_ce() - 719_163)
-            .ok_or("a reference date that exists")
-    }
-}
-
-/// Returns the days from 1970-01-01 (Gregorian) to a date of the Julian calendar, in year 1 or
-/// later.
-fn julian_days(year: i32, month: u32, day: u32) -> Option<i32> {
-    let length = match month {
-        2 => 28 + u32::from(year % 4 == 0),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    // Count years from March, so that the leap day comes last. The lengths of the months then
-    // repeat every five months, which have 153 days.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    // 1970-01-01 (Gregorian) is 1969-12-19 in the Julian calendar.
-    Some(year * 365 + year / 4 + day_of_year as i32 - 719_470)
 }
 
 /// The rest of a reference date that has not been parsed yet.

@@ -9,6 +9,8 @@ use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
+#[cfg(feature = "sql")]
+use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
@@ -34,6 +36,8 @@ use crate::provider::functions::bounded::bounded;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
 use crate::provider::rules::order;
+#[cfg(feature = "sql")]
+use crate::provider::sql::time_operators::TimeOperators;
 
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
@@ -126,7 +130,8 @@ pub trait ArraySessionExt {
 ///   as with [`SessionContext::enable_url_table`]. Such tables are opened with the options
 ///   `defaults`, unless the statement overrides them.
 /// - Aggregates and joins over arrays run in array space.
-/// - Times in text may be abbreviated: `time = '2024-06'`, `'2024-06-15 12:00'`.
+/// - Times in text may be abbreviated: `time = '2024-06'`, `'2024-06-15 12:00'`. Intervals can be
+///   multiplied by numbers, and compared with durations.
 /// - The [functions] of this crate are registered.
 ///
 /// SQL in such a session can read every file that the process can read.
@@ -204,6 +209,12 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     }
     for function in bounded(ctx.state().scalar_functions(), &memory) {
         ctx.register_udf(function);
+    }
+    #[cfg(feature = "sql")]
+    {
+        // Sessions of DataFusion always accept planners.
+        let planner = Arc::new(TimeOperators);
+        let _ = ctx.state_ref().write().register_expr_planner(planner);
     }
     introspection::register(&ctx);
     #[cfg(feature = "tatami")]

@@ -43,6 +43,8 @@ use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
 use crate::provider::functions::completed_times::CompletedTimes;
+use crate::provider::functions::interval_length::IntervalLength;
+use crate::provider::functions::interval_product::IntervalProduct;
 use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
@@ -191,6 +193,12 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
     fn try_decode_udf(&self, name: &str, message: &[u8]) -> Result<Arc<ScalarUDF>> {
         if name == CompletedTimes::NAME {
             return Ok(Arc::new(CompletedTimes::new().into()));
+        }
+        if name == IntervalProduct::NAME {
+            return Ok(Arc::new(IntervalProduct::new().into()));
+        }
+        if let Some(length) = IntervalLength::of_name(name) {
+            return Ok(Arc::new(length.into()));
         }
         if message.is_empty() {
             return plan_err!("the session has no function {name}; prepare it with enable_arrays");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DataType, Date64Type, Float32Type, Float64Type, TimeUnit, TimestampNanosecondType,
+    DataType, Date64Type, DurationNanosecondType, Float32Type, Float64Type, TimeUnit,
+    TimestampNanosecondType,
 };
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, plan_err};
@@ -280,6 +281,10 @@ pub(super) fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
             let times = before.as_primitive::<TimestampNanosecondType>();
             times.iter().flatten().all(|time| time % 1000 == 0)
         }
+        DataType::Duration(TimeUnit::Nanosecond) if after.data_type() != before.data_type() => {
+            let durations = before.as_primitive::<DurationNanosecondType>();
+            durations.iter().flatten().all(|length| length % 1000 == 0)
+        }
         DataType::Date64 => {
             let times = before.as_primitive::<Date64Type>();
             times.iter().flatten().all(|time| time % 86_400_000 == 0)
@@ -300,6 +305,7 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
         DataType::Date32 | DataType::Date64 => DataType::Date32,
         // The cast drops the time zone and keeps the instant, so timestamps are in UTC.
         DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Duration(unit) => duration_type(*unit),
         DataType::Int8 => DataType::Int16,
         DataType::Float16 => DataType::Float32,
         DataType::Decimal32(..)
@@ -310,9 +316,17 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
         other => {
             return plan_err!(
                 "dimension {name} has type {other}, which cannot be a coordinate; cast it to a number, a text, \
-                 a date or a timestamp"
+                 a date, a timestamp or a duration"
             );
         }
+    })
+}
+
+/// Returns the type in which durations of this unit are stored.
+pub(super) fn duration_type(unit: TimeUnit) -> DataType {
+    DataType::Duration(match unit {
+        TimeUnit::Nanosecond => TimeUnit::Nanosecond,
+        _ => TimeUnit::Microsecond,
     })
 }
 

@@ -14,8 +14,8 @@ use datafusion::common::{Result, plan_err};
 use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
-use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
-use crate::provider::copy::axes::is_exact;
+use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, NUMPY_TYPE, TIMESTAMP};
+use crate::provider::copy::axes::{duration_type, is_exact};
 
 /// The calendar of Arrow's dates and timestamps.
 const CALENDAR: &str = "proleptic_gregorian";
@@ -98,6 +98,17 @@ impl Measure {
                 set("microseconds since 1970-01-01 00:00:00", TIMESTAMP);
                 (Dtype::I64, DataType::Timestamp(TimeUnit::Microsecond, None))
             }
+            DataType::Duration(unit) => {
+                let duration = duration_type(*unit);
+                let (units, numpy) = match &duration {
+                    DataType::Duration(TimeUnit::Nanosecond) => ("nanoseconds", "timedelta64[ns]"),
+                    _ => ("microseconds", "timedelta64[us]"),
+                };
+                let attributes = [("units", units), (NUMPY_TYPE, numpy)];
+                let attributes = attributes.map(|(key, text)| (key.to_string(), text.to_string()));
+                metadata.attrs.extend(attributes);
+                (Dtype::I64, duration)
+            }
             other => {
                 return plan_err!(
                     "column {name} has type {other}, which no dataset can store; cast it to a number"
@@ -152,9 +163,9 @@ impl Measure {
             );
         }
         let column = match self.cast_to {
-            // Dates and timestamps are stored as their underlying integers.
+            // Dates, timestamps and durations are stored as their underlying integers.
             DataType::Date32 => cast(&whole, &DataType::Int32)?,
-            DataType::Timestamp(..) => cast(&whole, &DataType::Int64)?,
+            DataType::Timestamp(..) | DataType::Duration(_) => cast(&whole, &DataType::Int64)?,
             _ => whole,
         };
         self.nulls += column.null_count() as u64;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, DurationMicrosecondType, DurationNanosecondType, Float32Type,
+    Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::DateTime;
@@ -15,7 +16,7 @@ use datafusion::common::{Result, plan_err};
 
 use crate::format::array::{DatasetMetadata, DatasetSpec, Dtype, Limits};
 use crate::grid::infer_labels;
-use crate::provider::adapters::arrays::{ARROW_TYPE, DATE};
+use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, NUMPY_TYPE};
 use crate::provider::copy::axes::FinishedAxis;
 use crate::provider::copy::measure::{Measure, bytes};
 
@@ -70,6 +71,20 @@ impl CoordinateDataset {
                 add("calendar", "proleptic_gregorian");
                 let numbers = times.values().iter();
                 let numbers = numbers.flat_map(|time| (time / microseconds).to_le_bytes());
+                (Dtype::I64, numbers.collect())
+            }
+            DataType::Duration(TimeUnit::Nanosecond) => {
+                add("units", "nanoseconds");
+                add(NUMPY_TYPE, "timedelta64[ns]");
+                (Dtype::I64, bytes::<DurationNanosecondType>(coordinates))
+            }
+            DataType::Duration(_) => {
+                let durations = coordinates.as_primitive::<DurationMicrosecondType>();
+                let (unit, microseconds) = unit(durations.values());
+                add("units", unit);
+                add(NUMPY_TYPE, "timedelta64[us]");
+                let numbers = durations.values().iter();
+                let numbers = numbers.flat_map(|length| (length / microseconds).to_le_bytes());
                 (Dtype::I64, numbers.collect())
             }
             _ => {

@@ -1,4 +1,7 @@
 //! The fields of times: `year(time)`, `month(time)`, `season(time)` and others.
+//!
+//! Times may be text. Fields that do not depend on the calendar are read from the text itself, so
+//! that day 30 of a February in a calendar of 360 days is 30.
 
 use std::sync::Arc;
 
@@ -8,8 +11,11 @@ use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::functions::datetime::date_part;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, lit,
 };
+
+use crate::provider::functions::text_dates;
 
 /// The functions, each with the field of `date_part` that it returns.
 const FIELDS: [(&str, &str); 9] = [
@@ -65,7 +71,17 @@ impl ScalarUDFImpl for DateField {
         coerced(self.name, types)
     }
 
-    fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+    fn simplify(
+        &self,
+        arguments: Vec<Expr>,
+        context: &SimplifyContext,
+    ) -> Result<ExprSimplifyResult> {
+        let mut types = arguments
+            .iter()
+            .map(|argument| argument.get_type(context.schema()));
+        if types.any(|data_type| data_type.is_ok_and(|data_type| data_type.is_string())) {
+            return Ok(ExprSimplifyResult::Original(arguments));
+        }
         let mut all = vec![lit(self.field)];
         all.extend(arguments);
         Ok(ExprSimplifyResult::Simplified(date_part().call(all)))
@@ -128,13 +144,12 @@ impl ScalarUDFImpl for Season {
     }
 }
 
-/// Coerces text to timestamps and keeps the types of times and dates.
+/// Keeps the types of times, dates and text.
 fn coerced(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     match types {
         [time] if time.is_temporal() => Ok(vec![time.clone()]),
-        [DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null] => {
-            Ok(vec![DataType::Timestamp(TimeUnit::Nanosecond, None)])
-        }
+        [text] if text.is_string() => Ok(vec![DataType::Utf8]),
+        [DataType::Null] => Ok(vec![DataType::Timestamp(TimeUnit::Nanosecond, None)]),
         [other] => plan_err!("{name}(time): found {other}, expected a timestamp or a date"),
         _ => plan_err!("{name}(time) takes one argument"),
     }
@@ -143,6 +158,21 @@ fn coerced(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
 fn field_of(field: &str, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
     if arguments.args.len() != 1 {
         return exec_err!("{field} takes one argument");
+    }
+    if let Some(argument) = arguments.args.first_mut()
+        && argument.data_type().is_string()
+    {
+        let is_scalar = matches!(argument, ColumnarValue::Scalar(_));
+        let texts = argument.to_array(1)?;
+        if let Some(fields) = text_dates::fields(field, &texts)? {
+            return Ok(match is_scalar {
+                true => ColumnarValue::Scalar(ScalarValue::try_from_array(&fields, 0)?),
+                false => ColumnarValue::Array(Arc::new(fields)),
+            });
+        }
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        *argument = argument.cast_to(&time, None)?;
+        arguments.arg_fields = vec![Arc::new(Field::new("time", time, true))];
     }
     let name = ColumnarValue::Scalar(ScalarValue::from(field));
     arguments.args.insert(0, name);

@@ -28,10 +28,13 @@ pub mod extremes;
 pub mod fast_power;
 pub mod haversine;
 pub mod histogram;
+pub mod interval_length;
+pub mod interval_product;
 pub mod memory;
 pub mod nearest;
 pub mod powers;
 pub mod quantile;
+mod text_dates;
 pub mod wide_times;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};

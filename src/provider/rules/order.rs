@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! analyzer     ResultAttributes, CountedSetOperations, ResolveNearest   as written, types unknown
-//!              DataFusion's rules, with WrittenTimes among the function rewrites
+//!              DataFusion's rules, with WrittenTimes and ComparedDurations as function rewrites
 //!              EqualZeros, NullAwareInSubqueries, CombinedInLists       types are coerced
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
@@ -30,7 +30,7 @@ use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
-use crate::provider::rules::analysis::{ResolveNearest, WrittenTimes};
+use crate::provider::rules::analysis::{ComparedDurations, ResolveNearest, WrittenTimes};
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
@@ -110,6 +110,7 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));
         analyzer.function_rewrites.push(Arc::new(WrittenTimes));
+        analyzer.function_rewrites.push(Arc::new(ComparedDurations));
     }
 }
 

@@ -1,9 +1,11 @@
-//! From SQL to logical plans: statement budgets, keys of USING and NATURAL joins, and arrays by
-//! name.
+//! From SQL to logical plans: statement budgets, keys of USING and NATURAL joins, arrays by
+//! name, and operators between times.
 
 pub mod budget;
 #[cfg(feature = "sql")]
 mod clauses;
+#[cfg(feature = "sql")]
+pub(crate) mod time_operators;
 #[cfg(feature = "sql")]
 pub mod using_keys;
 #[cfg(feature = "sql")]

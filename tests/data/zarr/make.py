@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the Zarr hierarchies of the tests, all into `stores.json`. Writes their cells, according to NumPy, into `expected.json`,
-and the values that xarray decodes from them into `decoded.json`.
+and the values and times that xarray decodes from them into `decoded.json` and `times.json`.
 
     pip install zarr xarray numpy cftime
     python tests/data/zarr/make.py
@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 STORES = Path(tempfile.mkdtemp())
 EXPECTED = {}
 DECODED = {}
+TIMES = {}
 
 
 def expect(store, name, values, dtype, **more):
@@ -311,6 +312,35 @@ def packed_dataset():
         decode(store, "t2m", "lat", "lon", "plain")
 
 
+def forecasts():
+    """What xarray writes for lead times, and for delays among the variables; and the analysis at the valid times."""
+    lead = np.array([0, 6, 12, 24, 48], "m8[h]")
+    init = np.array(["2024-01-01T00", "2024-01-01T12", "2024-01-02T00"], "M8[h]")
+    time = np.arange(np.datetime64("2024-01-01T00"), np.datetime64("2024-01-04T06"), np.timedelta64(6, "h"))
+    delay = np.array([90, 150, "NaT"], "m8[s]")
+    dataset = xr.Dataset(
+        {
+            "t2m": (("init", "lead"), np.arange(15, dtype="f4").reshape(3, 5)),
+            "delay": (("init",), delay.astype("m8[ns]")),
+            "analysis": (("time",), np.arange(13, dtype="f4") / 2),
+            "period": (("init",), np.array([8.0, 9.0, 10.0]), {"units": "s"}),
+        },
+        coords={"init": init.astype("M8[ns]"), "lead": lead.astype("m8[ns]"), "time": time.astype("M8[ns]")},
+    )
+    for version in (2, 3):
+        store = f"forecasts_v{version}.zarr"
+        dataset.to_zarr(fresh(store), mode="w", zarr_format=version, encoding={"t2m": {"chunks": (1, 5)}}, consolidated=False)
+        with xr.open_zarr(fresh(store), consolidated=False, decode_timedelta=True) as found:
+            valid = (found.init + found.lead).values.astype("M8[s]")
+            errors = found.t2m - found.analysis.sel(time=found.init + found.lead)
+            TIMES[store] = {
+                "lead": [repr(int(value)) for value in found.lead.values.astype("m8[s]").astype("i8")],
+                "delay": [None if np.isnat(value) else repr(value.astype("m8[s]").astype("i8").item()) for value in found.delay.values],
+                "valid": [str(value) for value in valid.reshape(-1)],
+                "errors": [repr(value.item()) for value in errors.values.reshape(-1)],
+            }
+
+
 def single():
     """Hierarchies that are one array, and one that has consolidated metadata alone."""
     for version in (2, 3):
@@ -335,7 +365,8 @@ if __name__ == "__main__":
     single()
     missing()
     packed_dataset()
-    contents = [("stores.json", packed()), ("expected.json", EXPECTED), ("decoded.json", DECODED)]
+    forecasts()
+    contents = [("stores.json", packed()), ("expected.json", EXPECTED), ("decoded.json", DECODED), ("times.json", TIMES)]
     for name, content in contents:
         (HERE / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     shutil.rmtree(STORES)

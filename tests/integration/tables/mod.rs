@@ -6,4 +6,5 @@ pub mod exploded;
 pub mod functions;
 pub mod introspection;
 pub mod many_files;
+pub mod times;
 pub mod wide;

@@ -15,14 +15,14 @@ use crate::format::array::{ArrayFile, Categories, Dataset, DatasetMetadata, FILL
 use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::{
-    ARROW_TYPE, Decoding, UNPACK_ATTRIBUTES, refused, time,
+    ARROW_TYPE, Decoding, NUMPY_TYPE, UNPACK_ATTRIBUTES, duration, refused, time,
 };
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
-const OF_TIMES: [&str; 2] = ["units", "calendar"];
+const OF_TIMES: [&str; 3] = ["units", "calendar", NUMPY_TYPE];
 /// The maximum number of names in a `coordinates` attribute that are looked up.
 const MAX_NAMED: usize = 64;
 
@@ -91,8 +91,19 @@ impl CoordinateDatasets {
 #[derive(Debug)]
 struct CoordinateDataset {
     values: StoredArray,
-    /// The CF time that the numbers count from, if they are times that `values` does not decode.
-    time: Option<CfTime>,
+    /// The decoding of times that `values` does not decode.
+    times: Times,
+}
+
+/// The decoding of coordinates in CF units of time.
+#[derive(Debug)]
+enum Times {
+    /// The coordinates are no times, or are decoded with the values of the dataset.
+    None,
+    Timestamps(CfTime),
+    /// Dates that timestamps do not have, as text. They are decoded when the file is opened, since
+    /// their type depends on them: dates outside of the years 0000 to 9999 stay numbers.
+    Dates(ArrayRef),
 }
 
 impl CoordinateDataset {
@@ -107,22 +118,43 @@ impl CoordinateDataset {
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         // Warnings are dropped here, since the dataset's own table reports them.
         let values = StoredArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
-        let (time, refused) = match values.decoding() {
-            Decoding::Text(_) | Decoding::Time(..) => (None, None),
-            _ if !options.decode_times => (None, None),
+        let mut refused = None;
+        let times = match values.decoding() {
+            Decoding::Text(_) | Decoding::Time(..) | Decoding::Duration(_) => Times::None,
+            _ if !options.decode_times => Times::None,
             _ => match time(metadata) {
-                Ok(time) => (time, None),
-                Err(error) => (None, Some(error)),
+                Ok(None) => Times::None,
+                Ok(Some(time)) if time.has_timestamps() => Times::Timestamps(time),
+                Ok(Some(time)) => match time.decode_dates(values.numbers()?.as_ref()) {
+                    Ok(dates) => Times::Dates(Arc::new(dates)),
+                    Err(error) => {
+                        refused = Some(error);
+                        Times::None
+                    }
+                },
+                Err(error) => {
+                    refused = Some(error);
+                    Times::None
+                }
             },
         };
-        Ok((Self { values, time }, refused))
+        // Warnings about values that stay numbers were dropped above.
+        if options.decode_times
+            && refused.is_none()
+            && let Err(error) = duration(metadata)
+        {
+            refused = Some(error);
+        }
+        Ok((Self { values, times }, refused))
     }
 }
 
 impl CoordinateReader for CoordinateDataset {
     fn data_type(&self) -> DataType {
-        if self.time.is_some() {
-            return DataType::Timestamp(TimeUnit::Microsecond, None);
+        match &self.times {
+            Times::Timestamps(_) => return DataType::Timestamp(TimeUnit::Microsecond, None),
+            Times::Dates(dates) => return dates.data_type().clone(),
+            Times::None => {}
         }
         match self.values.data_type() {
             DataType::Float32 => DataType::Float64,
@@ -131,9 +163,10 @@ impl CoordinateReader for CoordinateDataset {
     }
 
     fn read(&self) -> Result<ArrayRef> {
-        match &self.time {
-            None => self.values.coordinates(),
-            Some(time) => match time.decode(self.values.numbers()?.as_ref()) {
+        match &self.times {
+            Times::None => self.values.coordinates(),
+            Times::Dates(dates) => Ok(Arc::clone(dates)),
+            Times::Timestamps(time) => match time.decode(self.values.numbers()?.as_ref()) {
                 Ok(times) => Ok(Arc::new(times)),
                 Err(error) => Err(refused(&self.values.place(), &error)),
             },
@@ -151,12 +184,15 @@ pub(super) fn attributes(
         return BTreeMap::new();
     };
     let are_times = coordinates.data_type().is_temporal();
+    let are_dates = coordinates.data_type().is_string() && matches!(time(metadata), Ok(Some(_)));
     let are_integers = coordinates.data_type().is_integer();
     let attributes = metadata.attrs.iter().filter(|(key, _)| {
         let is_of_storage = key.starts_with(Categories::ATTRIBUTE)
             || key.as_str() == ARROW_TYPE
             || FILL_ATTRIBUTES.contains(&key.as_str());
-        let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
+        // The calendar of dates as text still applies.
+        let is_of_numbers =
+            are_times && OF_TIMES.contains(&key.as_str()) || are_dates && key.as_str() == "units";
         // Coordinates that are not integers have been unpacked already.
         let is_of_packed = !are_integers && UNPACK_ATTRIBUTES.contains(&key.as_str());
         !(is_of_storage || is_of_numbers || is_of_packed)
@@ -166,10 +202,11 @@ pub(super) fn attributes(
         .collect()
 }
 
-/// Returns `true` if the values of a dataset are times that can become timestamps.
+/// Returns `true` if the values of a dataset are times or durations that can be decoded.
 pub(super) fn is_time(file: &dyn ArrayFile, dataset: &Dataset) -> bool {
-    file.metadata(dataset)
-        .is_some_and(|metadata| matches!(time(metadata), Ok(Some(_))))
+    file.metadata(dataset).is_some_and(|metadata| {
+        matches!(time(metadata), Ok(Some(_))) || matches!(duration(metadata), Ok(Some(_)))
+    })
 }
 
 /// The group of a dataset, with a trailing slash; empty for the root group.

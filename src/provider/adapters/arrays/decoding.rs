@@ -8,24 +8,27 @@ use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
 use crate::error::{Error, ErrorLocation};
 use crate::format::array::{Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES};
-use crate::grid::{CfTime, CfTimeError};
+use crate::grid::{CfDuration, CfTime, CfTimeError};
 use crate::provider::adapters::arrays::values;
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// Attributes that define the meaning of cells or coordinates, besides fill values. They are kept
 /// first when space is short.
-pub(in crate::provider) const MEANINGFUL: [&str; 6] = [
+pub(in crate::provider) const MEANINGFUL: [&str; 7] = [
     "units",
     "calendar",
     "scale_factor",
     "add_offset",
     "coordinates",
     ARROW_TYPE,
+    NUMPY_TYPE,
 ];
 
 /// The attribute that marks the values of a dataset as times and gives their Arrow type. CF units
 /// alone cannot tell dates from timestamps, nor times from durations.
 pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
+/// The attribute by which xarray marks durations, with a NumPy type such as `timedelta64[ns]`.
+pub(in crate::provider) const NUMPY_TYPE: &str = "dtype";
 pub(in crate::provider) const DATE: &str = "date32";
 pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
 /// Advice for numbers that cannot become timestamps.
@@ -47,6 +50,8 @@ pub(super) enum Decoding {
     /// The stored numbers are times in CF units (section 4.4). They become dates if the flag is
     /// `true`, else timestamps.
     Time(CfTime, bool),
+    /// The stored numbers are durations in a unit of time.
+    Duration(CfDuration),
     /// The stored numbers are packed (CF section 8.1): a value is `number * scale + offset`.
     Unpack {
         /// The attribute `scale_factor`.
@@ -93,7 +98,30 @@ impl Decoding {
             && is_counted_in(dtype)
         {
             match time(metadata) {
-                Ok(Some(time)) => return Self::Time(time, kind == DATE),
+                Ok(Some(time)) if time.has_timestamps() => {
+                    return Self::Time(time, kind == DATE);
+                }
+                Ok(Some(_)) => warn(
+                    "calendar",
+                    format!(
+                        "{:?}",
+                        metadata.attrs.get("calendar").map_or("", String::as_str)
+                    ),
+                    "a calendar with timestamps".to_string(),
+                    "the values are not decoded",
+                ),
+                Ok(None) => {}
+                Err(error) => warn(
+                    error.field,
+                    error.found,
+                    error.expected,
+                    "the values are not decoded",
+                ),
+            }
+        }
+        if options.decode_times {
+            match duration(metadata) {
+                Ok(Some(duration)) => return Self::Duration(duration),
                 Ok(None) => {}
                 Err(error) => warn(
                     error.field,
@@ -139,6 +167,7 @@ impl Decoding {
             Self::Text(_) => DataType::Utf8,
             Self::Time(_, true) => DataType::Date32,
             Self::Time(_, false) => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Duration(duration) => DataType::Duration(duration.time_unit()),
             Self::Unpack { .. } => DataType::Float64,
         }
     }
@@ -149,12 +178,14 @@ impl Decoding {
         let is_of_storage = UNPACK_ATTRIBUTES.contains(&attribute)
             || PACKED_ALIKE.contains(&attribute)
             || FILL_ATTRIBUTES.contains(&attribute);
-        !(matches!(self, Self::Unpack { .. }) && is_of_storage)
+        let is_of_durations = ["units", NUMPY_TYPE].contains(&attribute);
+        !(matches!(self, Self::Unpack { .. }) && is_of_storage
+            || matches!(self, Self::Duration(_)) && is_of_durations)
     }
 
     /// Returns `true` if a stored number that is not null may decode to null.
     pub fn can_be_null(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::Time(..))
+        matches!(self, Self::Text(_) | Self::Time(..) | Self::Duration(_))
     }
 
     /// Decodes stored numbers to the values of the column.
@@ -205,6 +236,9 @@ impl Decoding {
                     false => Arc::new(times),
                 })
             }
+            Self::Duration(duration) => duration
+                .decode(&stored)
+                .map_err(|error| refused(&place(), &error)),
             Self::Unpack { scale, offset } => {
                 // Every stored type casts to Float64.
                 let Ok(numbers) = cast(&stored, &DataType::Float64) else {
@@ -231,6 +265,15 @@ pub(super) fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeE
     let attribute = |name| metadata.attrs.get(name).map(String::as_str);
     match attribute("units") {
         Some(units) => CfTime::parse(units, attribute("calendar")),
+        None => Ok(None),
+    }
+}
+
+/// Parses the unit of a dataset's durations; `None` if its numbers are not durations.
+pub(super) fn duration(metadata: &DatasetMetadata) -> Result<Option<CfDuration>, CfTimeError> {
+    let attribute = |name| metadata.attrs.get(name).map(String::as_str);
+    match attribute("units") {
+        Some(units) => CfDuration::parse(units, attribute(NUMPY_TYPE)),
         None => Ok(None),
     }
 }

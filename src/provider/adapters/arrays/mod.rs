@@ -18,7 +18,7 @@ pub use container::ArrayContainer;
 pub(in crate::provider) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{
-    ARROW_TYPE, DATE, MEANINGFUL, TIMESTAMP, UNPACK_ATTRIBUTES,
+    ARROW_TYPE, DATE, MEANINGFUL, NUMPY_TYPE, TIMESTAMP, UNPACK_ATTRIBUTES,
 };
 pub(in crate::provider) use formats::{WriteOptions, built_in, create_file};
 #[cfg(feature = "cli")]

@@ -49,7 +49,10 @@ impl StoredArray {
     }
 
     fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<dyn ChunkStatistics>> {
-        let is_decoded = matches!(self.decoding(), Decoding::Text(_) | Decoding::Time(..));
+        let is_decoded = matches!(
+            self.decoding(),
+            Decoding::Text(_) | Decoding::Time(..) | Decoding::Duration(_)
+        );
         if !options.zone_maps || is_decoded {
             return None;
         }

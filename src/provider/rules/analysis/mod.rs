@@ -1,7 +1,26 @@
 //! Rewrites of expressions before DataFusion resolves their types.
 
+mod durations;
 mod nearest;
 mod written_times;
 
+pub(crate) use durations::ComparedDurations;
 pub(crate) use nearest::ResolveNearest;
 pub(crate) use written_times::WrittenTimes;
+
+use datafusion::logical_expr::Operator;
+
+/// Returns `true` for operators that compare two values.
+fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}

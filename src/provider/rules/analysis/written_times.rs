@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 
 use crate::grid::WrittenTime;
 use crate::provider::functions::completed_times::CompletedTimes;
+use crate::provider::rules::analysis::is_comparison;
 
 /// Replaces text that is compared with timestamps or dates, or cast to timestamps, by the time it
 /// spells.
@@ -115,20 +116,6 @@ fn rewrite_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
             _ => None,
         },
     }
-}
-
-fn is_comparison(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 fn within(time: Expr, start: Expr, end: Expr) -> Expr {

@@ -3,6 +3,7 @@
 
 mod corpus;
 mod decoded;
+mod durations;
 mod hostile;
 mod links;
 mod mapped;
