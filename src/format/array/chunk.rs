@@ -280,9 +280,9 @@ impl ChunkReader {
         self.state = State::Shared(cells);
     }
 
-    /// Returns the cells of a chunk that this reader has decoded, so that others can use them as well.
-    /// `accepts` is asked with the number of bytes that they take in memory first. Returns `None` if it refuses, if the chunk
-    /// needed no decoding, or if it is not ready.
+    /// Returns the decoded cells of the open chunk, to share them with other readers. Calls `accepts`
+    /// with their size in memory first. Returns `None` if `accepts` returns `false`, if the chunk needed
+    /// no decoding, or if the chunk is not ready.
     pub fn share(&mut self, accepts: impl FnOnce(usize) -> bool) -> Option<Arc<Vec<u8>>> {
         let State::Decoded(length) = self.state else {
             return None;

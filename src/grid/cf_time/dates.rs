@@ -8,16 +8,13 @@ use crate::grid::cf_time::calendar::Calendar;
 use crate::grid::cf_time::{CfTime, CfTimeError, DAY, MICROSECOND};
 
 const MICROSECONDS_PER_DAY: i64 = (DAY / MICROSECOND) as i64;
-/// The numbers of digits that a fraction of a second may have, with the length of the last digit in
-/// microseconds.
-const FRACTIONS: [(usize, i64); 3] = [(0, 1_000_000), (3, 1_000), (6, 1)];
 const OUT_OF_RANGE: &str = "a date in the years 0000 to 9999";
 const NOT_JULIAN: &str = "a date in the years 0001 to 9999";
 
 impl CfTime {
-    /// Decodes numbers to dates as text of one width, such as `2001-02-30T12:00:00`, so that the
-    /// order of the texts is the order of the times. Seconds have three or six decimals if a time
-    /// needs them.
+    /// Decodes numbers to dates as text, such as `2001-02-30T12:00:00`. Seconds have three or six
+    /// decimals if the time needs them. The order of the texts is the order of the times, and equal
+    /// times have equal texts.
     ///
     /// For calendars without timestamps. Integers are decoded exactly, floats to the nearest
     /// microsecond.
@@ -49,11 +46,6 @@ impl CfTime {
                 false => Err(range),
             }
         })?;
-        let is_exact = |tick: i64| times.iter().all(|time| time % tick == 0);
-        let (digits, tick) = FRACTIONS
-            .into_iter()
-            .find(|(_, tick)| is_exact(*tick))
-            .unwrap_or((6, 1));
         let mut dates = StringBuilder::with_capacity(times.len(), times.len() * 26);
         let mut text = String::new();
         for time in times {
@@ -68,9 +60,11 @@ impl CfTime {
                 "{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}",
                 date.year, date.month, date.day
             );
-            if digits > 0 {
-                let _ = write!(text, ".{:0digits$}", time_of_day % 1_000_000 / tick);
-            }
+            let _ = match time_of_day % 1_000_000 {
+                0 => Ok(()),
+                micros if micros % 1_000 == 0 => write!(text, ".{:03}", micros / 1_000),
+                micros => write!(text, ".{micros:06}"),
+            };
             dates.append_value(&text);
         }
         Ok(dates.finish())
@@ -126,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_have_one_width() {
+    fn fractions_are_as_long_as_needed() {
         let of = |values: Vec<f64>| {
             dates(
                 "days since 2001-02-30",
@@ -137,7 +131,7 @@ mod tests {
         assert_eq!(of(vec![0.5]), ["2001-02-30T12:00:00"]);
         assert_eq!(
             of(vec![0.0, 1.0 / 86_400_000.0]),
-            ["2001-02-30T00:00:00.000", "2001-02-30T00:00:00.001"]
+            ["2001-02-30T00:00:00", "2001-02-30T00:00:00.001"]
         );
         assert_eq!(of(vec![-1.0 / 86_400e6]), ["2001-02-29T23:59:59.999999"]);
         assert!(of(Vec::new()).is_empty());

@@ -165,7 +165,7 @@ fn out_of_range(
         Factor::Integer(factor) => factor.to_string(),
         Factor::Double(factor) => factor.to_string(),
     };
-    exec_datafusion_err!("the product of the interval {span} and {factor} is out of range")
+    exec_datafusion_err!("cannot multiply {span} by {factor}: the product is out of range")
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -198,12 +198,18 @@ impl Factor {
                 let days_of_months = months.fract() * DAYS_PER_MONTH;
                 let rest = days.fract() + days_of_months.fract();
                 let whole_days = days.trunc() + days_of_months.trunc() + rest.trunc();
-                let nanoseconds = nanoseconds as f64 * factor
-                    + rounded(
-                        rest.fract() * NANOSECONDS_PER_DAY,
-                        NANOSECONDS_PER_MICROSECOND,
-                    );
-                let nanoseconds = rounded(nanoseconds, NANOSECONDS_PER_MICROSECOND);
+                let mut time = rounded(
+                    rest.fract() * NANOSECONDS_PER_DAY,
+                    NANOSECONDS_PER_MICROSECOND,
+                );
+                // A fraction that is almost a day is a day.
+                let carried = (time / NANOSECONDS_PER_DAY).trunc();
+                let whole_days = whole_days + carried;
+                time -= carried * NANOSECONDS_PER_DAY;
+                let nanoseconds = rounded(
+                    nanoseconds as f64 * factor + time,
+                    NANOSECONDS_PER_MICROSECOND,
+                );
                 Some(IntervalMonthDayNano::new(
                     narrow(months)?,
                     narrow(whole_days)?,

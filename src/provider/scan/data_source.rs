@@ -99,6 +99,9 @@ impl DataSource for ArrayScan {
                 reader: reader(&filtered)?,
                 predicate: reassign_expr_columns(Arc::clone(predicate), &schema)?,
                 schema,
+                is_output: filtered
+                    .iter()
+                    .any(|column| self.plan.projection.contains(column)),
             });
         }
         let mut output = Vec::with_capacity(self.plan.projection.len());

@@ -46,6 +46,8 @@ pub(crate) struct RowFilter {
     pub predicate: Arc<dyn PhysicalExpr>,
     /// The schema of the columns of the reader.
     pub schema: SchemaRef,
+    /// `true` if a column of the reader is output.
+    pub is_output: bool,
 }
 
 impl RowFilter {
@@ -59,7 +61,10 @@ impl RowFilter {
             }
             (kept, rest) = (Some(evaluated.kept), evaluated.rest);
         }
-        let mut columns = self.reader.read(rows.clone(), kept.as_ref())?;
+        let mut columns = match rest.is_some() || self.is_output {
+            true => self.reader.read(rows.clone(), kept.as_ref())?,
+            false => Vec::new(),
+        };
         if let Some(rest) = rest {
             let count = match &kept {
                 Some(kept) => kept.true_count(),

@@ -76,8 +76,8 @@ pub trait BlockSource: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns the table with each of its grids replaced; `None` if the table is not made of grids, or
-    /// needs more than its grids.
+    /// Returns the table with each of its grids replaced; `None` if the table is not made of grids, or if
+    /// its rows depend on more than the grids, such as the name of the file.
     fn with_grids(&self, _replace: ReplaceGrid<'_>) -> Result<Option<Arc<dyn BlockSource>>> {
         Ok(None)
     }

@@ -211,7 +211,8 @@ pub struct GridSelection {
     pub file: Option<ArrayRef>,
 }
 
-/// Returns the grid that takes the place of another, in [`BlockSource::with_grids`](super::BlockSource::with_grids).
+/// A function that returns the replacement of a grid. See
+/// [`BlockSource::with_grids`](super::BlockSource::with_grids).
 pub type ReplaceGrid<'a> = &'a dyn Fn(&Arc<dyn GridSource>) -> Arc<dyn GridSource>;
 
 impl GridSelection {

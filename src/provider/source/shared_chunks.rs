@@ -16,7 +16,8 @@ use crate::grid::ChunkSelection;
 
 /// The maximum number of bytes of chunks in memory.
 const MAX_BYTES: usize = 256 << 20;
-/// In a limited memory pool, chunks are shared while at most one part in this many is reserved.
+/// In a limited memory pool, a chunk is kept only if at most one part in this many of the whole pool is
+/// then reserved.
 const POOL_PARTS: usize = 4;
 
 /// The path and the name of an array.
@@ -177,7 +178,8 @@ impl ChunksOfArray {
     }
 
     /// Reserves memory for a chunk that this reader has decoded. Returns `None` if no other operator
-    /// reads the chunk, if another one has added it, or if there is no space.
+    /// reads the chunk, if there is no space, or if another operator has already added the chunk. In
+    /// the last case, also counts this operator's read.
     pub fn reserve(&self, chunk: &[u64], bytes: usize) -> Option<MemoryReservation> {
         if self.readers(chunk) < 2 {
             return None;
@@ -198,7 +200,8 @@ impl ChunksOfArray {
         memory.try_grow(bytes).ok().map(|()| memory)
     }
 
-    /// Adds a chunk that this reader has decoded, with the memory that was reserved for it.
+    /// Adds a chunk that this reader has decoded, with the memory that was reserved for it. If another
+    /// operator added the chunk meanwhile, only counts the read.
     pub fn add(&self, chunk: Vec<u64>, cells: Arc<Vec<u8>>, memory: MemoryReservation) {
         let left = self.readers(&chunk).saturating_sub(1);
         let key = (self.file, chunk);

@@ -174,8 +174,8 @@ impl<'a> WindowInput<'a> {
     }
 
     /// Returns the rows of a series in the order of a window; `None` if the window does not determine
-    /// their order, has a frame of distances along another axis, or divides them into partitions that
-    /// are not contiguous.
+    /// their order, has a `RANGE` frame with an offset although the order does not contain the axis, or
+    /// divides them into partitions that are not contiguous.
     pub fn series(&self, window: &Arc<dyn WindowExpr>, axis: usize) -> Result<Option<SeriesRows>> {
         let set = self.selected(axis);
         let ascending = self.rows_along(axis, set.ranges().flatten())?;
@@ -207,7 +207,7 @@ impl<'a> WindowInput<'a> {
             // The order is unique, so further keys do not matter.
             break;
         }
-        if !is_ordered && has_distances(window.get_window_frame()) {
+        if !is_ordered && has_range_offset(window.get_window_frame()) {
             return Ok(None);
         }
         let batch = match is_reversed {
@@ -260,8 +260,8 @@ impl<'a> WindowInput<'a> {
     }
 }
 
-/// Returns `true` if a bound of a frame is a distance from the value of the order key.
-fn has_distances(frame: &WindowFrame) -> bool {
+/// Returns `true` if a frame has an offset in units of the order key, such as `RANGE 5 PRECEDING`.
+fn has_range_offset(frame: &WindowFrame) -> bool {
     let is_distance = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => {
             !distance.is_null()

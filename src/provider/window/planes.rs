@@ -342,8 +342,8 @@ fn inner_lanes(spec: &WindowSpec, window: &Window) -> usize {
     counts.product::<u64>() as usize
 }
 
-/// Returns the number of planes of a large tile that take memory while they are read, as the cells of a
-/// chunk and in the order of planes.
+/// Returns the number of planes to account for while a tile is read: each counts twice, once in the
+/// cells of the chunk and once in the order of planes.
 pub(super) fn planes_being_read(is_scattered: bool) -> usize {
     2 * if is_scattered { MIN_PLANES as usize } else { 1 }
 }

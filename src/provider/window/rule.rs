@@ -25,8 +25,9 @@ use crate::provider::window::order::{MAX_INDICES, WindowInput};
 /// - the input is not the scan of a single array with projections, or filters cells,
 /// - the partitions are not the series along one axis, or parts of them,
 /// - the order depends on cells, or has equal values along the axis,
-/// - a function or a type is not supported, or has IGNORE NULLS or DISTINCT over cells, or
-/// - a frame is unbounded such that the cells of all series would be kept in memory.
+/// - a function or a type is not supported, or has IGNORE NULLS or DISTINCT over cells,
+/// - a `RANGE` frame has an offset although the order does not contain the axis, or
+/// - a frame is so long that each chunk would be decoded too often.
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule before DataFusion sorts and repartitions the
 /// input of window operators.

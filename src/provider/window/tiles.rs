@@ -83,8 +83,8 @@ impl Tiles {
         })
     }
 
-    /// Joins adjacent chunks until tiles have [`MIN_SERIES`] series, but at most `most`. Chunks with
-    /// others between them that are not selected stay apart, since a tile reads all that it spans.
+    /// Joins adjacent chunks until tiles have [`MIN_SERIES`] series, but at most `most`. Chunks that are
+    /// not adjacent stay apart: a tile would also read the unselected chunks between them.
     fn merge(&mut self, most: u64) {
         let others = (0..self.ranges.len())
             .rev()
@@ -250,7 +250,7 @@ mod tests {
         let grid = ChunkGrid::new(vec![100, 64, 64], vec![100, 1, 1]);
         let tiles = Tiles::new(&grid, &Selection::all(&[100, 64, 64]), 0, 1 << 20);
         assert_eq!((tiles.count(), tiles.max_series()), (Some(8), 512));
-        // Those with chunks between them that are not selected are not.
+        // Chunks with unselected chunks between them are not joined.
         let even = IndexSet::from_ranges(64, (0..64).step_by(2).map(|index| index..index + 1));
         let apart = Selection::new(vec![IndexSet::all(100), IndexSet::all(1), even]);
         let grid = ChunkGrid::new(vec![100, 1, 64], vec![100, 1, 1]);

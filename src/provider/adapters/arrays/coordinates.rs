@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, TimeUnit};
 
 use crate::error::{Error, ErrorLocation, Result};
@@ -25,6 +25,8 @@ const COORDINATES: &str = "coordinates";
 const OF_TIMES: [&str; 3] = ["units", "calendar", NUMPY_TYPE];
 /// The maximum number of names in a `coordinates` attribute that are looked up.
 const MAX_NAMED: usize = 64;
+/// The maximum number of times that are decoded to text when a file is opened.
+const MAX_DATES: u64 = 1 << 24;
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
@@ -125,7 +127,7 @@ impl CoordinateDataset {
             _ => match time(metadata) {
                 Ok(None) => Times::None,
                 Ok(Some(time)) if time.has_timestamps() => Times::Timestamps(time),
-                Ok(Some(time)) => match time.decode_dates(values.numbers()?.as_ref()) {
+                Ok(Some(time)) => match dates(&values, dataset, &time) {
                     Ok(dates) => Times::Dates(Arc::new(dates)),
                     Err(error) => {
                         refused = Some(error);
@@ -147,6 +149,28 @@ impl CoordinateDataset {
         }
         Ok((Self { values, times }, refused))
     }
+}
+
+/// Decodes times of a calendar with dates that timestamps do not have.
+fn dates(
+    values: &StoredArray,
+    dataset: &Dataset,
+    time: &CfTime,
+) -> Result<StringArray, CfTimeError> {
+    let count = dataset.shape().iter().product::<u64>();
+    if count > MAX_DATES {
+        return Err(CfTimeError {
+            field: "number of time coordinates",
+            found: count.to_string(),
+            expected: format!("at most {MAX_DATES} in a calendar whose dates become text"),
+        });
+    }
+    let numbers = values.numbers().map_err(|error| CfTimeError {
+        field: "time coordinates",
+        found: format!("not readable ({error})"),
+        expected: "numbers".to_string(),
+    })?;
+    time.decode_dates(numbers.as_ref())
 }
 
 impl CoordinateReader for CoordinateDataset {

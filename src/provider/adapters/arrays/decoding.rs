@@ -107,7 +107,9 @@ impl Decoding {
                         "{:?}",
                         metadata.attrs.get("calendar").map_or("", String::as_str)
                     ),
-                    "a calendar with timestamps".to_string(),
+                    "standard, gregorian, proleptic_gregorian, noleap or 365_day, since values in \
+                     other calendars cannot become timestamps"
+                        .to_string(),
                     "the values are not decoded",
                 ),
                 Ok(None) => {}
@@ -272,7 +274,11 @@ pub(super) fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeE
 /// Parses the unit of a dataset's durations; `None` if its numbers are not durations.
 pub(super) fn duration(metadata: &DatasetMetadata) -> Result<Option<CfDuration>, CfTimeError> {
     let attribute = |name| metadata.attrs.get(name).map(String::as_str);
-    match attribute("units") {
+    // Packed numbers are not counts of the unit.
+    let is_packed = attribute("scale_factor")
+        .or(attribute("add_offset"))
+        .is_some();
+    match attribute("units").filter(|_| !is_packed) {
         Some(units) => CfDuration::parse(units, attribute(NUMPY_TYPE)),
         None => Ok(None),
     }

@@ -12,6 +12,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::format::tatami::{ColumnChunk, Page, Scalar, TatamiFile, ValueBounds};
 use crate::provider::adapters::tatami::reader::DocumentReader;
+use crate::provider::adapters::tatami::search::Searched;
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
 use crate::provider::adapters::tatami::values::{column_bounds, scalar, to_scalar};
 use crate::provider::catalog::settings::options::ReadOptions;
@@ -46,6 +47,8 @@ pub(super) struct DocumentBlocks {
     paged: Option<usize>,
     /// The ordinal after the last block of each row group.
     ends: Arc<[u64]>,
+    /// The documents that calls of `matches` find.
+    searched: Arc<[Searched]>,
 }
 
 impl DocumentBlocks {
@@ -75,7 +78,19 @@ impl DocumentBlocks {
             columns,
             text,
             paged: read.first().copied(),
+            searched: Arc::new([]),
         }
+    }
+
+    /// Sets the documents that calls of `matches` find.
+    pub fn with_searched(mut self, searched: Vec<Searched>) -> Self {
+        self.searched = searched.into();
+        self
+    }
+
+    /// The documents that calls of `matches` find.
+    pub fn searched(&self) -> &[Searched] {
+        &self.searched
     }
 
     /// The blocks of a row group.

@@ -7,12 +7,14 @@ use std::time::Instant;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::filter;
 use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
 use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
+use crate::provider::adapters::tatami::search;
 use crate::provider::adapters::tatami::table::TextOptions;
 use crate::provider::adapters::tatami::values::to_array;
-use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
+use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts};
 
 /// Reads blocks of a `.tatami` file. Pages are decoded once per block.
 pub(super) struct DocumentReader {
@@ -149,6 +151,18 @@ impl BlockReader for DocumentReader {
 
     fn batch(&self, first: u64) -> Range<u64> {
         first..self.rows().min(first.saturating_add(self.max_rows))
+    }
+
+    fn evaluate(
+        &mut self,
+        rows: Range<u64>,
+        predicate: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<EvaluatedRows>> {
+        let start = self.file.row_groups()[self.block.group].first_row + self.block.rows.start;
+        let in_file = start + rows.start..start + rows.end;
+        let stored = |column: usize| self.columns.get(column).map(|column| column.stored);
+        let searched = self.blocks.searched();
+        Ok(search::evaluate(predicate, searched, stored, in_file))
     }
 
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {

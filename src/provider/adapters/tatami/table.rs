@@ -164,6 +164,12 @@ impl DocumentTable {
         RowReader::new(&self.file, self.text)
     }
 
+    /// Returns `true` if values of a column are texts that may differ from the stored bytes.
+    pub fn is_lossy(&self, column: usize) -> Result<bool> {
+        let column_type = self.file.column_type(self.stored_column(column)?)?;
+        Ok(self.text.of(column_type) == BytesAs::LossyText)
+    }
+
     /// Cuts the file into blocks for a scan of these columns, given by their indices in the file.
     fn blocks(&self, read: &[usize]) -> DocumentBlocks {
         DocumentBlocks::new(
@@ -244,9 +250,10 @@ impl BlockSource for DocumentTable {
             .iter()
             .filter_map(|column| self.columns.get(*column));
         let blocks = self.blocks(&stored.copied().collect::<Vec<_>>());
+        let (kept, searched) = search::matching_blocks(self, filters, &blocks)?;
         Ok(SelectedBlocks {
-            kept: search::matching_blocks(self, filters, &blocks)?,
-            blocks: Arc::new(blocks),
+            kept,
+            blocks: Arc::new(blocks.with_searched(searched)),
             residual: Vec::new(),
         })
     }

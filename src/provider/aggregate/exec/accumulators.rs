@@ -22,7 +22,7 @@ use crate::provider::planning::mask::mask;
 const BYTES_PER_GROUP: usize = 32;
 /// The approximate overhead, in bytes, of a group that has an accumulator of its own.
 const BYTES_BESIDE: usize = 64;
-/// The minimum average number of rows of runs that are reduced before they are added to their group.
+/// The minimum average length, in rows, of runs that are reduced first and then merged into their groups.
 const MIN_RUN: usize = 256;
 
 /// The accumulators of one aggregate, for all groups.
@@ -199,7 +199,8 @@ fn update_single(
     single.update_batch(&arguments.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Returns the runs of equal numbers; `None` if they have fewer than [`MIN_RUN`] elements on average.
+/// Returns the runs of rows with the same group index; `None` if they are shorter than [`MIN_RUN`] on
+/// average.
 fn long_runs(groups: &[usize]) -> Option<Vec<Range<usize>>> {
     let most = groups.len() / MIN_RUN;
     let mut runs = Vec::new();
@@ -214,8 +215,7 @@ fn long_runs(groups: &[usize]) -> Option<Vec<Range<usize>>> {
     Some(runs)
 }
 
-/// Returns `true` if the partial state of some rows, computed alone, can be merged into that of their
-/// group.
+/// Returns `true` if the partial state of a run can be merged into the accumulator of its group.
 fn is_reducible(function: &AggregateFunctionExpr) -> bool {
     let inner = function.fun().inner();
     let is_known = inner.is::<Avg>() || inner.is::<Sum>() || inner.is::<Count>();
@@ -226,8 +226,8 @@ fn is_reducible(function: &AggregateFunctionExpr) -> bool {
 
 /// Returns the partial state of each run of rows.
 ///
-/// An accumulator of many groups adds row by row, and each row of a group waits for the one before. One
-/// of a single group adds a whole array.
+/// A `GroupsAccumulator` adds one row after another, and consecutive rows of one group depend on each
+/// other. An `Accumulator` reduces the whole run at once.
 fn states_of_runs(
     function: &AggregateFunctionExpr,
     arguments: &[ArrayRef],
@@ -246,8 +246,8 @@ fn states_of_runs(
             wanted.as_ref(),
         )?;
         let mut state = single.state()?;
-        // Accumulators of many groups take a count as a sign of a value. Their own count is null if
-        // there is none.
+        // When a `GroupsAccumulator` merges states, a count that is not null marks the group as having a
+        // value. An `Accumulator` without values returns 0.
         if let [count, sum] = state.as_mut_slice()
             && sum.is_null()
         {

@@ -1,4 +1,4 @@
-//! Join keys, evaluated on the axes of a grid.
+//! Join keys, evaluated on the axes of the grids of a table.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -26,8 +26,10 @@ const MANY_KEY_INDICES: u64 = 1 << 16;
 /// The key index of a row of the build side that matches no cell of the probe side.
 pub(super) const NO_KEY: u32 = u32::MAX;
 
-/// The maximum number of combinations of indices along the axes of all grids of a table.
+/// The maximum number of combinations of indices that one [`KeyPart`] evaluates for all grids of a
+/// table. Consecutive grids with the same coordinates are evaluated once.
 const MAX_COMBINATIONS_OF_TABLE: u64 = 1 << 22;
+
 /// The join keys of the probe side, evaluated on the axes of its grids.
 #[derive(Debug)]
 pub(in crate::provider) struct ProbeKeys {

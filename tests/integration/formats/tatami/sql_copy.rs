@@ -8,7 +8,7 @@ use tet_sql::format::tatami::{Encoding, TatamiFile};
 
 use super::search::corpus::path;
 use super::sql::{batch, folder, readable};
-use crate::support::sql::{error, rows, session};
+use crate::support::sql::{error, rows, run, session};
 
 async fn create(ctx: &SessionContext, table: &str, path: &Path) {
     let path = path.display();
@@ -164,4 +164,53 @@ async fn what_cannot_be_written_is_refused_without_a_file() {
     let text = error(&ctx, &sql).await;
     assert!(text.to_lowercase().contains("divide by zero"), "{text}");
     assert_eq!(copies.path().read_dir().unwrap().count(), 0);
+}
+
+/// If the segment indexes one column, its postings alone tell which rows match, and no text is read.
+#[tokio::test]
+async fn texts_of_a_column_with_its_own_index_are_not_read() {
+    let ctx = session();
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("texts.tatami");
+    let rows_of = "SELECT n AS id, CASE WHEN n % 7 = 0 THEN NULL ELSE \
+                   'Wörter no' || (n % 13) || ' and no' || (n % 11) || repeat(', more', n % 50) END AS body \
+                   FROM generate_series(0, 1999) AS s(n)";
+    let sql = format!(
+        "COPY ({rows_of}) TO '{}' STORED AS TATAMI OPTIONS (sort_key 'id', blob 'body', \
+         search 'body', page_rows '100', row_group_rows '500')",
+        copy.display()
+    );
+    rows(&ctx, &sql).await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TATAMI LOCATION '{}' OPTIONS (blobs 'strict')",
+        copy.display()
+    );
+    rows(&ctx, &sql).await;
+    for (predicate, reads_texts) in [
+        ("matches(body, 'no3')", false),
+        ("matches(body, 'no3 no7')", false),
+        (
+            "matches(body, 'no3 no12', 'any') AND matches(body, 'more')",
+            false,
+        ),
+        ("matches(body, 'wörter no1 nosuchword')", false),
+        ("matches(body, 'no3') AND id > 700", true),
+        ("matches(body, 'no3') AND body LIKE '%no5%'", true),
+        ("NOT matches(body, 'no3')", true),
+        ("matches(body, 'no3') OR id = 5", true),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {predicate}");
+        let ran = run(&ctx, &sql).await;
+        let expected = format!("SELECT count(*) FROM ({rows_of}) WHERE {predicate}");
+        assert_eq!(ran.rows, rows(&ctx, &expected).await, "{predicate}");
+        assert_eq!(ran.metric("bytes_read") > 0, reads_texts, "{predicate}");
+        let of_rows =
+            |from: &str| format!("SELECT id, body FROM {from} WHERE {predicate} ORDER BY id");
+        let (found, expected) = (of_rows("t"), of_rows(&format!("({rows_of})")));
+        assert_eq!(
+            rows(&ctx, &found).await,
+            rows(&ctx, &expected).await,
+            "{predicate}"
+        );
+    }
 }

@@ -1,23 +1,26 @@
 //! The predicate `matches(column, 'words')`.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray};
+use arrow::array::{Array, AsArray, BooleanArray, BooleanBufferBuilder};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use datafusion::physical_expr::expressions::{Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
+use datafusion::physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr, conjunction_opt, split_conjunction,
+};
 
 use crate::format::tatami::SEARCH_COLUMNS_KEY;
 use crate::format::tatami::search::{Mode, WordFilter, words};
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::adapters::tatami::blocks::DocumentBlocks;
 use crate::provider::adapters::tatami::table::DocumentTable;
-use crate::provider::source::{BlockList, BlockSource};
+use crate::provider::source::{BlockList, BlockSource, EvaluatedRows};
 
 /// The indexed columns of segments that do not name them, as the reference implementation writes. The
 /// column `snippet` of such segments is not among them: it may be cut off within a word.
@@ -107,30 +110,81 @@ impl ScalarUDFImpl for Matches {
     }
 }
 
+/// The maximum number of documents of a file whose matches are kept.
+const MAX_DOCUMENTS: u64 = 1 << 24;
+
+/// A call of `matches` on a column with constant words.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    /// The index of the column.
+    column: usize,
+    query: String,
+    mode: Mode,
+}
+
+impl Call {
+    /// Returns the call that a filter consists of; `None` if it is anything else.
+    fn of(filter: &Arc<dyn PhysicalExpr>) -> Option<Self> {
+        let function = filter.downcast_ref::<ScalarFunctionExpr>()?;
+        let inner: &dyn Any = function.fun().inner().as_ref();
+        inner.downcast_ref::<Matches>()?;
+        let text = |argument: &Arc<dyn PhysicalExpr>| {
+            let literal = argument.downcast_ref::<Literal>()?;
+            literal.value().try_as_str().flatten().map(str::to_string)
+        };
+        let (column, query, mode) = match function.args() {
+            [column, query] => (column, text(query)?, Mode::All),
+            [column, query, mode] => (column, text(query)?, text(mode)?.parse().ok()?),
+            _ => return None,
+        };
+        let column = column.downcast_ref::<Column>()?.index();
+        Some(Self {
+            column,
+            query,
+            mode,
+        })
+    }
+}
+
+/// The documents that a call of `matches` finds, according to the postings.
+#[derive(Debug)]
+pub(in crate::provider::adapters::tatami) struct Searched {
+    /// The call, over the columns of the file.
+    call: Call,
+    /// The rows of the file.
+    rows: IndexSet,
+    /// `true` if all of these rows match. Otherwise they may, and no other row does.
+    is_exact: bool,
+}
+
 /// Returns the blocks that may hold a document satisfying the filters, according to the postings of the
-/// search segment. Returns `None` if no filter searches an indexed column.
+/// search segment, and the documents that each call of `matches` finds. The blocks are `None` if no
+/// filter searches an indexed column.
 pub(in crate::provider::adapters::tatami) fn matching_blocks(
     table: &DocumentTable,
     filters: &[Arc<dyn PhysicalExpr>],
     blocks: &DocumentBlocks,
-) -> Result<Option<IndexSet>> {
+) -> Result<(Option<IndexSet>, Vec<Searched>)> {
     let mut kept: Option<IndexSet> = None;
+    let mut all_searched = Vec::new();
     for filter in filters.iter().flat_map(split_conjunction) {
-        let Some((query, mode)) = searched(table, filter) else {
+        let Some((call, is_alone)) = searched(table, filter) else {
             continue;
         };
         // Matches exclude deleted documents, but a scan returns them.
         let Some(segment) = table.segment()?.filter(|segment| segment.live().is_none()) else {
             continue;
         };
-        let mut matches = segment.matches(&query, mode)?;
+        let mut matches = segment.matches(&call.query, call.mode)?;
         let mut documents = Vec::new();
         let mut found = IndexSetBuilder::new(blocks.total().unwrap_or(0));
+        let mut rows = IndexSetBuilder::new(segment.documents());
         // The first row that no block in `found` holds.
         let mut next = 0;
         while matches.next_batch(&mut documents)? {
             for hit in documents.drain(..) {
                 let row = u64::from(hit.document);
+                rows.push(row..row + 1);
                 if row >= next {
                     let (block, end) = blocks.block_of(row)?;
                     found.push(block..block + 1);
@@ -143,31 +197,72 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
             Some(kept) => kept.intersect(&found),
             None => found,
         });
+        if segment.documents() <= MAX_DOCUMENTS {
+            all_searched.push(Searched {
+                call,
+                rows: rows.finish(),
+                is_exact: is_alone,
+            });
+        }
     }
-    Ok(kept)
+    Ok((kept, all_searched))
 }
 
-/// Returns the words and the mode of a filter, if it is a call of `matches` on an indexed column.
-fn searched(table: &DocumentTable, filter: &Arc<dyn PhysicalExpr>) -> Option<(String, Mode)> {
-    let function = filter.downcast_ref::<ScalarFunctionExpr>()?;
-    let inner: &dyn Any = function.fun().inner().as_ref();
-    inner.downcast_ref::<Matches>()?;
-    let text = |argument: &Arc<dyn PhysicalExpr>| {
-        let literal = argument.downcast_ref::<Literal>()?;
-        literal.value().try_as_str().flatten().map(str::to_string)
-    };
-    let (column, query, mode) = match function.args() {
-        [column, query] => (column, text(query)?, Mode::All),
-        [column, query, mode] => (column, text(query)?, text(mode)?.parse().ok()?),
-        _ => return None,
-    };
-    let column = column.downcast_ref::<Column>()?;
-    let name = table.schema().fields().get(column.index())?.name().as_str();
+/// Returns the call of `matches` that a filter over a table consists of, over the columns of the file.
+/// The other value is `true` if the segment indexes this column alone. `None` if the segment does not
+/// index it, or if the filter is anything else.
+fn searched(table: &DocumentTable, filter: &Arc<dyn PhysicalExpr>) -> Option<(Call, bool)> {
+    let mut call = Call::of(filter)?;
+    let name = table.schema().fields().get(call.column)?.name().as_str();
     let mut pairs = table.file().footer().key_values.iter();
-    let is_indexed = match pairs.find(|(key, _)| key == SEARCH_COLUMNS_KEY) {
-        Some((_, columns)) => columns.split(',').any(|column| column == name),
-        None => STOCK.contains(&name),
+    let (is_indexed, is_alone) = match pairs.find(|(key, _)| key == SEARCH_COLUMNS_KEY) {
+        Some((_, columns)) => {
+            let is_indexed = columns.split(',').any(|column| column == name);
+            let is_lossy = table.is_lossy(call.column).unwrap_or(true);
+            (is_indexed, columns == name && !is_lossy)
+        }
+        None => (STOCK.contains(&name), false),
     };
+    call.column = table.stored_column(call.column).ok()?;
     // Without words, the index cannot tell which documents match.
-    (is_indexed && !words(&query).is_empty()).then_some((query, mode))
+    (is_indexed && !words(&call.query).is_empty()).then_some((call, is_alone))
+}
+
+/// Evaluates the calls of `matches` in a predicate by documents that were found before. `stored` returns
+/// the column of the file that a column of the predicate is. `rows` are rows of the file. Returns `None`
+/// if no call was searched for.
+pub(in crate::provider::adapters::tatami) fn evaluate(
+    predicate: &Arc<dyn PhysicalExpr>,
+    all_searched: &[Searched],
+    stored: impl Fn(usize) -> Option<usize>,
+    rows: Range<u64>,
+) -> Option<EvaluatedRows> {
+    let mut kept: Option<IndexSet> = None;
+    let mut rest = Vec::new();
+    for conjunct in split_conjunction(predicate) {
+        let call = Call::of(conjunct).and_then(|call| {
+            let column = stored(call.column)?;
+            Some(Call { column, ..call })
+        });
+        let known = call.and_then(|call| all_searched.iter().find(|known| known.call == call));
+        if known.is_none_or(|known| !known.is_exact) {
+            rest.push(Arc::clone(conjunct));
+        }
+        if let Some(known) = known {
+            let found = known.rows.within(rows.clone());
+            kept = Some(match kept {
+                Some(kept) => kept.intersect(&found),
+                None => found,
+            });
+        }
+    }
+    let mut mask = BooleanBufferBuilder::new((rows.end - rows.start) as usize);
+    mask.append_n((rows.end - rows.start) as usize, false);
+    for row in kept?.ranges().flatten() {
+        mask.set_bit(row as usize, true);
+    }
+    Some(EvaluatedRows {
+        kept: BooleanArray::new(mask.finish(), None),
+        rest: conjunction_opt(rest),
+    })
 }

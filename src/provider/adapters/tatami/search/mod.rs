@@ -13,4 +13,4 @@ mod terms;
 pub(in crate::provider) use encoded::EncodedSearch;
 pub(in crate::provider) use function::{Search, Terms};
 pub(in crate::provider) use matches::Matches;
-pub(super) use matches::matching_blocks;
+pub(super) use matches::{Searched, evaluate, matching_blocks};

@@ -42,7 +42,7 @@ use crate::provider::plans::below::{columns_in, divides, replace_columns};
 /// ```
 ///
 /// When the query runs, the conditions are evaluated on pairs of numbers and rows of the build side
-/// ([`solve`](super::solve)).
+/// ([`solve`]).
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) struct Conditions {
     /// The conditions over the build side alone, over its columns.

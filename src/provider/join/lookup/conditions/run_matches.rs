@@ -31,7 +31,7 @@ pub(in crate::provider::join::lookup) struct RunMatches {
 #[derive(Debug)]
 struct SetRuns {
     runs: Runs,
-    /// See [`AxisSet`](super::conditions::AxisSet).
+    /// See [`AxisSet`](super::AxisSet).
     count: u32,
     stride: u32,
 }

@@ -6,7 +6,7 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
 /// For each row of the build side, ascending and disjoint runs of numbers of an
-/// [`AxisSet`](super::conditions::AxisSet) or of an axis.
+/// [`AxisSet`](super::AxisSet) or of an axis.
 ///
 /// ```text
 /// row 0: numbers 3, 4, 5 and 9      offsets   0    2  2    3
