@@ -102,7 +102,8 @@ impl Calendar {
         }
     }
 
-    /// Returns `true` if every date of the calendar is a date of timestamps.
+    /// Returns `true` if times of the calendar are decoded to timestamps, `false` if they are decoded to
+    /// text.
     pub fn has_timestamps(self) -> bool {
         matches!(self, Self::Mixed | Self::Gregorian | Self::NoLeap)
     }

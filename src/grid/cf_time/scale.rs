@@ -17,7 +17,7 @@ pub(super) struct Scale {
     pub unit: i128,
     /// The reference in nanoseconds.
     pub reference: i128,
-    /// Nanoseconds per unit of the results.
+    /// Nanoseconds per tick, the unit of the results.
     pub tick: i128,
     /// The name of the decoded numbers in errors.
     pub field: &'static str,

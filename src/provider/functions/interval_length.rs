@@ -17,7 +17,7 @@ const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// Returns the length of an interval as a duration. A day has 24 hours.
 ///
-/// DataFusion compares the fields of intervals one after another, and takes a duration for an
+/// DataFusion compares the fields of intervals one after another, and treats a duration as an
 /// interval without days: 48 hours would be less than `INTERVAL '1 day'`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct IntervalLength {

@@ -19,7 +19,7 @@ const DAYS_PER_MONTH: f64 = 30.0;
 const NANOSECONDS_PER_DAY: f64 = 86_400e9;
 /// Products with a fraction are rounded to this unit, as in PostgreSQL.
 const NANOSECONDS_PER_MICROSECOND: f64 = 1e3;
-/// 2^63, the least double that is out of the range of 64 bits.
+/// 2^63, the smallest positive `f64` that does not fit in an `i64`.
 const BEYOND: f64 = 9_223_372_036_854_775_808.0;
 
 /// Returns the product of an interval or a duration and a number, given in any order.

@@ -83,7 +83,7 @@ impl PhysicalOptimizerRule for ZipJoins {
 pub(crate) struct Side {
     /// The scan, with the expressions that the input consists of.
     pub below: InlinedInput<ArrayScan>,
-    /// The grid and its selected cells. Of several files, the first.
+    /// The grid of the first file, and its selected cells.
     pub part: GridSelection,
     /// The grids of the other files, and their selected cells.
     pub others: Vec<GridSelection>,
@@ -97,7 +97,7 @@ impl Side {
     }
 
     /// Returns the input; `None` if it is anything but a scan of grids, one per file, with filters and
-    /// projections, or if the table has a column with the file.
+    /// projections, or if the table has the column `file`.
     pub fn of_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = InlinedInput::of_scan(plan)? else {
             return Ok(None);

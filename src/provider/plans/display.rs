@@ -1,4 +1,4 @@
-//! What the operators of this crate show in EXPLAIN, and how their expressions are visited.
+//! Helpers for `DisplayAs` and for visiting expressions, shared by the operators of this crate.
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;

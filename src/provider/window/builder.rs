@@ -380,7 +380,7 @@ fn function_of(
     let inner = aggregate.fun().inner();
     let is_float = *data_type == DataType::Float64 && *result == DataType::Float64;
     if inner.is::<Count>() {
-        // The nulls of other types are not those of the array itself.
+        // Other types, such as dictionaries, have nulls that are not in the array's own null buffer.
         let is_plain = data_type.is_primitive() || data_type.is_string() || data_type.is_binary();
         let is_plain = is_plain || *data_type == DataType::Boolean;
         return is_plain.then_some(SeriesFunction::Count);

@@ -217,7 +217,7 @@ pub(super) struct TileOutput {
     /// The number of planes that are output together.
     pub planes: usize,
     kernels: Vec<Box<dyn SeriesKernel>>,
-    /// For each aggregate, whether all of its frames are the same.
+    /// For each aggregate, `true` if all of its frames are the same.
     totals: Vec<bool>,
     /// For each output column, the cells that it took last.
     picked: Vec<Option<Picked>>,

@@ -97,14 +97,14 @@ struct CoordinateDataset {
     times: Times,
 }
 
-/// The decoding of coordinates in CF units of time.
+/// How to decode numbers in CF units of time.
 #[derive(Debug)]
 enum Times {
-    /// The coordinates are no times, or are decoded with the values of the dataset.
+    /// The coordinates are not times, or are decoded with the values of the dataset.
     None,
     Timestamps(CfTime),
-    /// Dates that timestamps do not have, as text. They are decoded when the file is opened, since
-    /// their type depends on them: dates outside of the years 0000 to 9999 stay numbers.
+    /// Text, for dates that timestamps do not have. Decoded when the file is opened, because a date
+    /// outside of the supported years makes the whole axis stay numbers.
     Dates(ArrayRef),
 }
 

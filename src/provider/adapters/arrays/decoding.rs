@@ -113,24 +113,14 @@ impl Decoding {
                     "the values are not decoded",
                 ),
                 Ok(None) => {}
-                Err(error) => warn(
-                    error.field,
-                    error.found,
-                    error.expected,
-                    "the values are not decoded",
-                ),
+                Err(error) => not_decoded(error, warn),
             }
         }
         if options.decode_times {
             match duration(metadata) {
                 Ok(Some(duration)) => return Self::Duration(duration),
                 Ok(None) => {}
-                Err(error) => warn(
-                    error.field,
-                    error.found,
-                    error.expected,
-                    "the values are not decoded",
-                ),
+                Err(error) => not_decoded(error, warn),
             }
         }
         let unpack = options.unpack.unwrap_or_default();
@@ -282,6 +272,16 @@ pub(super) fn duration(metadata: &DatasetMetadata) -> Result<Option<CfDuration>,
         Some(units) => CfDuration::parse(units, attribute(NUMPY_TYPE)),
         None => Ok(None),
     }
+}
+
+/// Warns that values stay numbers.
+fn not_decoded(error: CfTimeError, warn: &mut dyn FnMut(&'static str, String, String, &str)) {
+    let CfTimeError {
+        field,
+        found,
+        expected,
+    } = error;
+    warn(field, found, expected, "the values are not decoded");
 }
 
 /// The error for numbers that cannot become times.

@@ -36,8 +36,8 @@ pub(in crate::provider) struct GridColumns {
 }
 
 impl GridColumns {
-    /// Returns the columns of a plan; `None` if it is not over arrays, or if the table has a column with
-    /// the file.
+    /// Returns the columns of a plan; `None` if it is not over arrays, or if the table has the column
+    /// `file`.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = InlinedInput::of(plan)? else {
             return Ok(None);

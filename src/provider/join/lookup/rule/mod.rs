@@ -30,14 +30,14 @@ use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 /// The maximum number of key indices per cell of a build side that keeps its cells by key index.
 const MAX_PER_CELL: u64 = 4;
 
-/// Replaces joins by [`ArrayLookupJoinExec`]: hash joins whose probe side is an array and whose keys
+/// Replaces joins by [`ArrayLookupJoinExec`]: hash joins whose probe side is an array in one or several files and whose keys
 /// are expressions over its dimensions, and nested-loop joins with conditions over dimensions of an
 /// array and columns of the other input.
 ///
 /// The rule leaves a join unchanged if
 ///
 /// - the probe side is not the scan of an array or of arrays in several files, with filters and
-///   projections, or has a column with the file,
+///   projections, or has the column `file`,
 /// - a condition other than an equality is on the dimensions of arrays in several files,
 /// - a key uses an attribute of the array or is volatile, or there are too many distinct keys,
 /// - a join other than an inner join has a condition over attributes, or one that may fail on rows
