@@ -129,7 +129,7 @@ pub trait ArraySessionExt {
 ///   in place of a table: `FROM 'weather.tet#temperature'`. Quoted paths of other formats work too,
 ///   as with [`SessionContext::enable_url_table`]. Such tables are opened with the options
 ///   `defaults`, unless the statement overrides them.
-/// - Aggregates and joins over arrays run in array space.
+/// - Aggregates, joins and windows over arrays run in array space.
 /// - Times in text may be abbreviated: `time = '2024-06'`, `'2024-06-15 12:00'`. Intervals can be
 ///   multiplied by numbers, and compared with durations.
 /// - The [functions] of this crate are registered.

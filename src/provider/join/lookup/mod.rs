@@ -18,11 +18,14 @@
 //! build side is collected, and the key index of each of its rows is looked up (`build`).
 //! [`ArrayLookupJoinExec`] then finds the matches of a row of the array by its key index.
 //!
-//! Joins with other conditions over dimensions, such as `lat BETWEEN south AND north`, are lookup
-//! joins as well. The key index of a cell then numbers its indices along the axes of the conditions
-//! (`conditions`). When the query runs, the conditions are evaluated on these indices and the rows of
-//! the build side (`solve`), which gives runs of matching indices for each row (`runs`,
-//! `run_matches`) and boxes that prune chunks (`boxes`).
+//! The array may be in several files. The keys are then evaluated on the axes of each file, and their
+//! distinct combinations are numbered together.
+//!
+//! Joins of an array in one file with other conditions over dimensions, such as `lat BETWEEN south AND
+//! north`, are lookup joins as well (`conditions`). The key index of a cell then numbers its indices
+//! along the axes of the conditions. When the query runs, the conditions are evaluated on these
+//! indices and the rows of the build side, which gives runs of matching indices for each row, and boxes
+//! that prune chunks.
 
 pub(crate) mod build;
 mod conditions;
