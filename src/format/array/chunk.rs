@@ -280,16 +280,18 @@ impl ChunkReader {
         self.state = State::Shared(cells);
     }
 
-    /// Returns the decoded cells of the open chunk, to share them with other readers. Calls `accepts`
-    /// with their size in memory first. Returns `None` if `accepts` returns `false`, if the chunk needed
-    /// no decoding, or if the chunk is not ready.
-    pub fn share(&mut self, accepts: impl FnOnce(usize) -> bool) -> Option<Arc<Vec<u8>>> {
+    /// Returns the bytes that the decoded cells of the open chunk take in memory. Returns `None` if the
+    /// chunk needed no decoding, is not ready, or was decoded by another reader.
+    pub fn decoded_bytes(&self) -> Option<usize> {
+        matches!(self.state, State::Decoded(_)).then(|| self.context.cells.capacity())
+    }
+
+    /// Returns the decoded cells of the open chunk, to share them with other readers. Returns `None` as
+    /// [`Self::decoded_bytes`] does.
+    pub fn share(&mut self) -> Option<Arc<Vec<u8>>> {
         let State::Decoded(length) = self.state else {
             return None;
         };
-        if !accepts(self.context.cells.capacity()) {
-            return None;
-        }
         let mut cells = std::mem::take(&mut self.context.cells);
         cells.truncate(length);
         let cells = Arc::new(cells);

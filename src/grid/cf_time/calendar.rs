@@ -78,8 +78,8 @@ impl Calendar {
         }
     }
 
-    /// Returns the date of a day counted from 1970-01-01, in a calendar that has no timestamps or in
-    /// `noleap`. Other calendars are not supported, and give their Julian date.
+    /// Returns the date that is `days` days after 1970-01-01. Call it only for `Julian`, `NoLeap`,
+    /// `AllLeap` and `Day360`: for the other calendars it returns Julian dates.
     pub fn date(self, days: i64) -> Date {
         if !matches!(self, Self::NoLeap | Self::AllLeap | Self::Day360) {
             return julian_date(days);

@@ -16,8 +16,8 @@ impl CfTime {
     /// decimals if the time needs them. The order of the texts is the order of the times, and equal
     /// times have equal texts.
     ///
-    /// For calendars without timestamps. Integers are decoded exactly, floats to the nearest
-    /// microsecond.
+    /// Call it only if [`Self::has_timestamps`] returns `false`. Integers are decoded exactly, floats to
+    /// the nearest microsecond.
     ///
     /// ```
     /// use arrow::array::Int64Array;
@@ -31,8 +31,8 @@ impl CfTime {
     /// ```
     ///
     /// # Errors
-    /// Fails if a value is null, not finite, or outside of the years 0000 to 9999; if an integer is
-    /// not a whole number of microseconds; if the array is not numeric.
+    /// Fails if a value is null, not finite, or outside of the years 0000 to 9999 (`julian`:
+    /// 0001 to 9999); if an integer is not a whole number of microseconds; if the array is not numeric.
     pub fn decode_dates(&self, values: &dyn Array) -> Result<StringArray, CfTimeError> {
         let (first_year, range) = match self.calendar {
             Calendar::Julian => (1, NOT_JULIAN),

@@ -13,8 +13,8 @@ const FIRST_GREGORIAN: i128 = -141_427 * DAY / MICROSECOND;
 const OUT_OF_RANGE: &str = "an instant in the years -262143 to 262142, the range of timestamps";
 
 impl CfTime {
-    /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond. For
-    /// calendars with timestamps ([`Self::has_timestamps`]).
+    /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond. Call
+    /// it only if [`Self::has_timestamps`] returns `true`; timestamps of other calendars have wrong dates.
     ///
     /// # Errors
     /// Fails if a value is null, not finite, out of range for a timestamp, or in the Julian part of

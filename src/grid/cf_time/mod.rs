@@ -37,7 +37,7 @@ const SECOND: i128 = 1_000 * MILLISECOND;
 /// Nanoseconds per day.
 const DAY: i128 = 86_400 * SECOND;
 
-/// The reason why numbers with units of time cannot be decoded to times.
+/// The reason why numbers with units of time cannot be decoded to times or durations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct CfTimeError {

@@ -26,7 +26,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Decodes numbers to ticks, and each of these with `finish`.
+    /// Converts numbers to ticks, and passes each to `finish`, which checks or converts it.
     ///
     /// # Errors
     /// Fails if a value is null, not finite or refused by `finish`; if an integer is not a whole

@@ -14,7 +14,7 @@ use crate::provider::catalog::many_files::FileTable;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::recipe::{Recipe, TableRecipe};
 use crate::provider::source::{BlockSource, GridSource};
 

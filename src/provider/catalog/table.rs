@@ -25,7 +25,7 @@ use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::copy::insert_into_tiledb;
 use crate::provider::planning::pushdown;
 use crate::provider::scan::ArrayScan;
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::{BlockSource, GridSource, VALUE};
 
 /// An array as a table: one row per cell, with a column per dimension, then the value columns.

@@ -42,10 +42,10 @@ use crate::provider::adapters::tatami::search::EncodedSearch;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
-use crate::provider::functions::completed_times::CompletedTimes;
-use crate::provider::functions::interval_length::IntervalLength;
-use crate::provider::functions::interval_product::IntervalProduct;
 use crate::provider::functions::nearest::NearestCoordinate;
+use crate::provider::functions::times::completed_times::CompletedTimes;
+use crate::provider::functions::times::interval_length::IntervalLength;
+use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::nested_loops::build_side;
@@ -157,7 +157,7 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             }
             (Operator::Window { columns }, [replaced]) => {
                 let config = context.session_config().options();
-                match window::rule::operator(replaced, Some(&columns), config)? {
+                match window::plan::rule::operator(replaced, Some(&columns), config)? {
                     Some(operator) => Ok(Arc::new(operator)),
                     None => plan_err!("an encoded window does not lie along an axis"),
                 }

@@ -18,24 +18,19 @@
 //! | --- | --- |
 //! | `nearest(dimension, target)` | `true` at the nearest coordinate: [`mod@nearest`] |
 //! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in km: [`mod@haversine`] |
-//! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`date_fields`] |
+//! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`times::date_fields`] |
 
 pub mod bounded;
-pub mod completed_times;
-pub mod date_fields;
 pub mod extreme_argument;
 pub mod extremes;
 pub mod fast_power;
 pub mod haversine;
 pub mod histogram;
-pub mod interval_length;
-pub mod interval_product;
 pub mod memory;
 pub mod nearest;
 pub mod powers;
 pub mod quantile;
-mod text_dates;
-pub mod wide_times;
+pub mod times;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
@@ -48,7 +43,7 @@ use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
 use crate::provider::functions::quantile::Quantile;
-use crate::provider::functions::wide_times::WideTimes;
+use crate::provider::functions::times::wide_times::WideTimes;
 
 /// Returns the aggregate functions for a session, whose memory pool is `memory`.
 /// [`enable_arrays`](crate::enable_arrays) registers them.
@@ -69,7 +64,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
 /// Returns the scalar functions for a session. [`enable_arrays`](crate::enable_arrays) registers them.
 pub fn scalars() -> Vec<ScalarUDF> {
     let own = [Nearest::new().into(), Haversine::new().into()];
-    own.into_iter().chain(date_fields::all()).collect()
+    own.into_iter().chain(times::date_fields::all()).collect()
 }
 
 /// Returns the functions that replace DataFusion's of the same name: `date_trunc` and `date_bin` for

@@ -1,11 +1,10 @@
 //! Several grids on the same axes as one grid, which has the attributes of all of them.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::BooleanArray;
 use arrow::datatypes::FieldRef;
 use datafusion::common::{Result, ScalarValue, internal_err};
 
@@ -14,10 +13,10 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::join::aligned_reader::{AlignedReader, FetchedAttributes};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
-    Availability, CellFormat, ColumnBounds, Fetch, FetchedBlock, GridSource, ReadCounts,
-    SharedChunks, WindowReader,
+    Availability, CellFormat, ColumnBounds, Fetch, GridSource, WindowReader,
 };
 
 /// The maximum number of bytes of the windows of all attributes together, unless the chunks
@@ -385,7 +384,7 @@ impl GridSource for AlignedGrids {
                 grid.window_reader(&[*attribute], options)
             })
             .collect::<Result<_>>()?;
-        Ok(Box::new(AlignedReader { readers, ready: 0 }))
+        Ok(Box::new(AlignedReader::new(readers)))
     }
 
     fn recipe(&self) -> Result<Option<Recipe>> {
@@ -444,64 +443,5 @@ impl GridSource for AlignedGrids {
         description.chunks = self.grid.count();
         description.codecs = codecs.into_iter().collect();
         Ok(description)
-    }
-}
-
-/// The fetched bytes of a window, for each attribute that is not read in place.
-struct FetchedAttributes(Vec<Option<FetchedBlock>>);
-
-/// Reads the same windows of several attributes, with one reader per attribute.
-struct AlignedReader {
-    readers: Vec<Box<dyn WindowReader>>,
-    /// The number of readers whose window is ready.
-    ready: usize,
-}
-
-impl WindowReader for AlignedReader {
-    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
-        let mut readers = self.readers.iter_mut();
-        readers.try_for_each(|reader| reader.share_decoded(chunks))
-    }
-
-    fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
-        self.ready = 0;
-        let fetched = fetched.and_then(|fetched| fetched.downcast::<FetchedAttributes>().ok());
-        let fetched = fetched.into_iter().flat_map(|fetched| fetched.0);
-        let fetched = fetched.chain(std::iter::repeat_with(|| None));
-        for (reader, fetched) in self.readers.iter_mut().zip(fetched) {
-            reader.open(window, fetched)?;
-        }
-        Ok(())
-    }
-
-    fn read_ahead(&mut self) {
-        self.readers
-            .iter_mut()
-            .for_each(|reader| reader.read_ahead());
-    }
-
-    fn advance(&mut self) -> Result<bool> {
-        if let Some(reader) = self.readers.get_mut(self.ready)
-            && reader.advance()?
-        {
-            self.ready += 1;
-        }
-        Ok(self.ready == self.readers.len())
-    }
-
-    fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]> {
-        self.readers[attribute].cells(0, range)
-    }
-
-    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
-        let mut columns = Vec::with_capacity(self.readers.len());
-        for reader in &mut self.readers {
-            columns.extend(reader.read(runs)?);
-        }
-        Ok(columns)
-    }
-
-    fn counts(&self) -> ReadCounts {
-        self.readers.iter().map(|reader| reader.counts()).sum()
     }
 }

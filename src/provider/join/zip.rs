@@ -19,11 +19,12 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
+use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{BlockSource, GridSelection, GridSource, SelectedBlocks};
+use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 
 /// Replaces joins of two arrays on all of their dimensions by one scan of both, if their
 /// coordinates are equal. Chunks with the same cells are read together, and nothing is hashed.
@@ -76,60 +77,6 @@ impl PhysicalOptimizerRule for ZipJoins {
 
     fn schema_check(&self) -> bool {
         true
-    }
-}
-
-/// One input of a join: a scan of a single grid.
-pub(crate) struct Side {
-    /// The scan, with the expressions that the input consists of.
-    pub below: InlinedInput<ArrayScan>,
-    /// The grid of the first file, and its selected cells.
-    pub part: GridSelection,
-    /// The grids of the other files, and their selected cells.
-    pub others: Vec<GridSelection>,
-}
-
-impl Side {
-    /// Returns the input; `None` if it is anything but a scan of a single grid, with filters and
-    /// projections.
-    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
-        Ok(Self::of_files(plan)?.filter(|side| side.others.is_empty()))
-    }
-
-    /// Returns the input; `None` if it is anything but a scan of grids, one per file, with filters and
-    /// projections, or if the table has the column `file`.
-    pub fn of_files(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
-        let Some(below) = InlinedInput::of_scan(plan)? else {
-            return Ok(None);
-        };
-        // The replacement would lose the dynamic filter.
-        if below.node.plan().dynamic_filter.is_some() {
-            return Ok(None);
-        }
-        let mut parts = below.node.blocks().grid_selections().unwrap_or_default();
-        if parts.is_empty() || parts.iter().any(|part| part.file.is_some()) {
-            return Ok(None);
-        }
-        let others = parts.split_off(1);
-        Ok(parts.pop().map(|part| Self {
-            below,
-            part,
-            others,
-        }))
-    }
-
-    /// Returns the grids of all files.
-    pub fn grids(&self) -> Vec<GridSelection> {
-        let first = std::iter::once(&self.part);
-        first.chain(&self.others).cloned().collect()
-    }
-
-    /// Returns the dimension that an expression over the input's rows refers to; `None` if the
-    /// expression is not a bare dimension.
-    fn dimension(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<usize>> {
-        let expr = replace_columns(expr, &|number| self.below.columns.get(number).cloned())?;
-        let column = expr.downcast_ref::<Column>().map(Column::index);
-        Ok(column.filter(|column| *column < self.part.grid.axes().len()))
     }
 }
 

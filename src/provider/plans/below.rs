@@ -93,8 +93,8 @@ impl InlinedInput<Arc<dyn ExecutionPlan>> {
 }
 
 impl InlinedInput<Arc<dyn ExecutionPlan>> {
-    /// Returns the same rows over a plan that has only the columns `used` of the node below, which are
-    /// sorted. `schema` is the schema of the rows.
+    /// Applies the filters and the projection to `narrowed`, a copy of the node that keeps only the
+    /// columns `used`, which are sorted. `schema` is the schema of the result.
     pub fn over_narrowed(
         &self,
         mut narrowed: Arc<dyn ExecutionPlan>,

@@ -8,8 +8,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 
-/// Writes the name of an operator and its properties: in one line, or without the name and one below
-/// the other in a tree.
+/// Writes an operator for EXPLAIN: its name and properties in one line, or in the tree format, one
+/// property per line.
 pub(crate) fn write_operator(
     name: &str,
     properties: &[String],

@@ -1,4 +1,4 @@
-//! Inspects DataFusion plans for the arrays that they read, and what the operators of this crate share.
+//! Finds the arrays that DataFusion plans read, and has helpers that the operators of this crate share.
 
 pub(crate) mod below;
 pub(crate) mod display;

@@ -1,6 +1,6 @@
 //! Lets the operators of a plan that read the same array decode each chunk once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -53,13 +53,8 @@ impl PhysicalOptimizerRule for SharedReads {
         if count > MAX_ARRAYS || reads.is_empty() {
             return Ok(plan);
         }
-        let names: BTreeSet<ArrayName> = reads.keys().cloned().collect();
         let shared = Arc::new(SharedChunks::new(reads));
         let replaced = plan.transform_up(|node| {
-            let reads_shared = |scan| arrays(scan).keys().any(|array| names.contains(array));
-            if !scan_of(&node).is_some_and(reads_shared) {
-                return Ok(Transformed::no(node));
-            }
             Ok(match with_shared(&node, &shared) {
                 Some(sharing) => Transformed::yes(sharing),
                 None => Transformed::no(node),
@@ -90,7 +85,7 @@ fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<&ArrayScan> {
     scan.reads_values().then_some(scan)
 }
 
-/// Returns the operator with these shared chunks.
+/// Returns the operator with these shared chunks; `None` if it runs no scan of arrays.
 fn with_shared(
     node: &Arc<dyn ExecutionPlan>,
     shared: &Arc<SharedChunks>,

@@ -8,9 +8,7 @@ mod description;
 #[cfg(feature = "proto")]
 pub(crate) mod encoded;
 mod fetching;
-pub(crate) mod grid_blocks;
-pub(crate) mod grid_reader;
-pub mod grid_table;
+pub mod grid;
 pub(crate) mod in_flight;
 pub(crate) mod metrics;
 mod rewriting;

@@ -53,7 +53,7 @@ impl CellFormat {
 ///     3    . . . | . . .        reader.read(&[3..5])?;
 /// ```
 ///
-/// [`GridTable`](crate::provider::scan::grid_table::GridTable) turns a grid into a table with one
+/// [`GridTable`](crate::provider::scan::grid::table::GridTable) turns a grid into a table with one
 /// column per axis, then one column per attribute.
 pub trait GridSource: Debug + Send + Sync {
     /// The short name of the format, as EXPLAIN shows it: `tet`.

@@ -4,7 +4,7 @@
 //! partitions and its pruning work on block sources only. A block source that is made of dense
 //! arrays also returns them as [`GridSource`]s from [`BlockSource::grids`].
 //!
-//! [`GridTable`](crate::provider::scan::grid_table::GridTable) turns any [`GridSource`] into a
+//! [`GridTable`](crate::provider::scan::grid::table::GridTable) turns any [`GridSource`] into a
 //! block source, so a dense format implements only [`GridSource`].
 
 mod block;

@@ -11,7 +11,7 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-use crate::format::array::{ArrayFile, Dataset};
+use crate::format::array::{ArrayFile, ChunkReader, Dataset};
 use crate::grid::ChunkSelection;
 
 /// The maximum number of bytes of chunks in memory.
@@ -77,6 +77,20 @@ impl State {
             self.bytes -= chunk.memory.size();
         }
         Some(cells)
+    }
+
+    /// Reserves memory for a chunk; `None` if there is no space.
+    fn reserve(&self, bytes: usize) -> Option<MemoryReservation> {
+        let pool = self.pool.as_ref()?;
+        let is_free = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => pool.reserved() + bytes <= limit / POOL_PARTS,
+            _ => true,
+        };
+        if !is_free || self.bytes + bytes > MAX_BYTES {
+            return None;
+        }
+        let memory = MemoryConsumer::new("SharedChunks").register(pool);
+        memory.try_grow(bytes).ok().map(|()| memory)
     }
 }
 
@@ -177,38 +191,20 @@ impl ChunksOfArray {
         reads.filter(is_read).count()
     }
 
-    /// Reserves memory for a chunk that this reader has decoded. Returns `None` if no other operator
-    /// reads the chunk, if there is no space, or if another operator has already added the chunk. In
-    /// the last case, also counts this operator's read.
-    pub fn reserve(&self, chunk: &[u64], bytes: usize) -> Option<MemoryReservation> {
-        if self.readers(chunk) < 2 {
-            return None;
-        }
-        let mut state = self.shared.state();
-        if state.take(&(self.file, chunk.to_vec())).is_some() {
-            return None;
-        }
-        let pool = state.pool.as_ref()?;
-        let is_free = match pool.memory_limit() {
-            MemoryLimit::Finite(limit) => pool.reserved() + bytes <= limit / POOL_PARTS,
-            _ => true,
-        };
-        if !is_free || state.bytes + bytes > MAX_BYTES {
-            return None;
-        }
-        let memory = MemoryConsumer::new("SharedChunks").register(pool);
-        memory.try_grow(bytes).ok().map(|()| memory)
-    }
-
-    /// Adds a chunk that this reader has decoded, with the memory that was reserved for it. If another
-    /// operator added the chunk meanwhile, only counts the read.
-    pub fn add(&self, chunk: Vec<u64>, cells: Arc<Vec<u8>>, memory: MemoryReservation) {
+    /// Adds the chunk that a reader has decoded, if another operator reads it as well and there is
+    /// space. If another operator has already added it, only counts this operator's read.
+    pub fn add(&self, chunk: Vec<u64>, reader: &mut ChunkReader) {
         let left = self.readers(&chunk).saturating_sub(1);
+        let Some(bytes) = reader.decoded_bytes().filter(|_| left > 0) else {
+            return;
+        };
         let key = (self.file, chunk);
         let mut state = self.shared.state();
-        // Another operator may have decoded the chunk at the same time.
-        if state.take(&key).is_none() && left > 0 {
-            state.bytes += memory.size();
+        if state.take(&key).is_none()
+            && let Some(memory) = state.reserve(bytes)
+            && let Some(cells) = reader.share()
+        {
+            state.bytes += bytes;
             let chunk = DecodedChunk {
                 cells,
                 left,

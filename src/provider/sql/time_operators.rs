@@ -6,7 +6,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{ExprSchemable, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::provider::functions::interval_product::IntervalProduct;
+use crate::provider::functions::times::interval_product::IntervalProduct;
 
 /// Plans products of intervals and numbers, and sums of dates and durations:
 ///

@@ -23,20 +23,8 @@
 //! outside of the frame affect the result. The other functions take cells of other planes
 //! (`output`).
 
-mod builder;
-mod extremes;
-mod frames;
-mod needs;
-mod operator;
-mod order;
-mod output;
-mod planes;
-pub(crate) mod rule;
-mod sliding;
-mod spec;
-mod states;
-mod stream;
-mod tiles;
+mod exec;
+pub(crate) mod plan;
 
-pub use operator::ArrayWindowExec;
-pub use rule::AxisWindows;
+pub use exec::operator::ArrayWindowExec;
+pub use plan::rule::AxisWindows;

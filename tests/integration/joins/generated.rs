@@ -18,7 +18,7 @@ use tetration::catalog::embed_indexes_in_tet;
 use crate::cells;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
-use crate::support::sql::{register_rows, rows, write};
+use crate::support::sql::{register_rows, rows, texts, write};
 use crate::tables::exploded::Random;
 
 const AXES: [(&str, usize); 3] = [("time", 4), ("lat", 5), ("lon", 6)];
@@ -335,6 +335,26 @@ fn query(random: &mut Random) -> Template {
     }
 }
 
+/// Runs a query, and returns how its answer differs from the expected rows, which are sorted.
+pub(super) async fn difference(
+    ctx: &SessionContext,
+    sql: &str,
+    expected: &[String],
+) -> Option<String> {
+    let answer = match ctx.sql(sql).await {
+        Ok(frame) => frame.collect().await,
+        Err(error) => Err(error),
+    };
+    match answer.map(|batches| texts(&batches)) {
+        Ok(mut answer) => {
+            answer.sort_unstable();
+            let (found, count) = (answer.len(), expected.len());
+            (answer != expected).then(|| format!("{found} rows, expected {count}\n{sql}"))
+        }
+        Err(error) => Some(format!("{}\n{sql}", error.strip_backtrace())),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_of_same_named_columns_answer_as_with_unique_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -366,27 +386,9 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
         found += usize::from(!expected.is_empty());
         let sql = template.render(false);
         for (setting, ctx) in [random.pick(&sessions), random.pick(&sessions)] {
-            let answer = match ctx.sql(&sql).await {
-                Ok(frame) => frame.collect().await,
-                Err(error) => Err(error),
-            };
-            let answer = answer.map(|batches| {
-                let mut rows = crate::support::sql::texts(&batches);
-                rows.sort_unstable();
-                rows
-            });
-            match answer {
-                Ok(answer) if answer == expected => {}
-                Ok(answer) => failures.push(format!(
-                    "seed {seed}, setting {setting}: {} rows, expected {}\n{sql}",
-                    answer.len(),
-                    expected.len()
-                )),
-                Err(error) => failures.push(format!(
-                    "seed {seed}, setting {setting}: {}\n{sql}",
-                    error.strip_backtrace()
-                )),
-            }
+            let difference = difference(ctx, &sql, &expected).await;
+            failures
+                .extend(difference.map(|text| format!("seed {seed}, setting {setting}: {text}")));
         }
         if failures.len() > 5 {
             break;

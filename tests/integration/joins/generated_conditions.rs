@@ -10,9 +10,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::joins::conditions::{datasets, plan};
+use crate::joins::generated::difference;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
-use crate::support::sql::{rows, texts, write};
+use crate::support::sql::{rows, write};
 use crate::tables::exploded::Random;
 
 /// A table of boxes with nulls, empty boxes and duplicates.
@@ -201,27 +202,9 @@ async fn generated_conditions_answer_as_over_rows_in_memory() {
                 .replace(" r ON", " datafusion.public.r r ON")
                 .replace("FROM r ", "FROM datafusion.public.r r ");
             looked_up += usize::from(plan(ctx, &sql).await.contains("ArrayLookupJoinExec"));
-            let answer = match ctx.sql(&sql).await {
-                Ok(frame) => frame.collect().await,
-                Err(error) => Err(error),
-            };
-            let answer = answer.map(|batches| {
-                let mut rows = texts(&batches);
-                rows.sort_unstable();
-                rows
-            });
-            match answer {
-                Ok(answer) if answer == expected => {}
-                Ok(answer) => failures.push(format!(
-                    "seed {seed}, setting {setting}: {} rows, expected {}\n{sql}",
-                    answer.len(),
-                    expected.len()
-                )),
-                Err(error) => failures.push(format!(
-                    "seed {seed}, setting {setting}: {}\n{sql}",
-                    error.strip_backtrace()
-                )),
-            }
+            let difference = difference(ctx, &sql, &expected).await;
+            failures
+                .extend(difference.map(|text| format!("seed {seed}, setting {setting}: {text}")));
         }
         if failures.len() > 5 {
             break;

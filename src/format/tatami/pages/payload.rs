@@ -50,10 +50,7 @@ impl Decompressor {
         match known_codec(header)? {
             Codec::None => uncompressed(header, stored),
             Codec::Zstd => {
-                let context = match &mut self.context {
-                    Some(context) => context,
-                    empty => empty.insert(new_context()?),
-                };
+                let context = context_in(&mut self.context)?;
                 decompress(context, header, stored, &mut self.raw)?;
                 Ok(&self.raw)
             }
@@ -82,9 +79,9 @@ fn known_codec(header: &RecordHeader) -> Result<Codec, Fault> {
 #[derive(Default)]
 pub(crate) struct PartialPayload {
     context: Option<DCtx<'static>>,
-    /// The dictionary used last, with the address and the length of its raw content, which stays in
-    /// memory as long as the file.
-    dictionary: Option<(usize, usize, DDict<'static>)>,
+    /// The address and the length of the raw content of the dictionary used last, which stays in memory
+    /// as long as the file, and the dictionary.
+    dictionary: Option<((usize, usize), DDict<'static>)>,
     /// The stored frame, if not all of it is decompressed.
     frame: Vec<u8>,
     /// The number of bytes of the frame that are already decompressed.
@@ -115,15 +112,10 @@ impl PartialPayload {
         match known_codec(header)? {
             Codec::Zstd => {
                 check_raw_size(header)?;
-                let context = match &mut self.context {
-                    Some(context) => {
-                        context
-                            .reset(ResetDirective::SessionOnly)
-                            .map_err(zstd_fault)?;
-                        context
-                    }
-                    empty => empty.insert(new_context()?),
-                };
+                let context = context_in(&mut self.context)?;
+                context
+                    .reset(ResetDirective::SessionOnly)
+                    .map_err(zstd_fault)?;
                 let size = header.raw_size as usize;
                 // Without a declared size, the context might need far more memory than the payload. And a
                 // small payload is not worth the buffers of a stream.
@@ -169,20 +161,16 @@ impl PartialPayload {
             return decompress(&mut context, header, frame, &mut self.raw);
         }
         // zstd decompresses about twice as fast with a context and a dictionary that it has used before.
-        let context = match &mut self.context {
-            Some(context) => context,
-            empty => empty.insert(new_context()?),
-        };
-        let (address, length) = (dictionary.as_ptr() as usize, dictionary.len());
-        let is_known = |known: &(usize, usize, DDict)| (known.0, known.1) == (address, length);
-        let (.., prepared) = match self.dictionary.take().filter(is_known) {
-            Some(known) => self.dictionary.insert(known),
-            None => {
+        let context = context_in(&mut self.context)?;
+        let place = (dictionary.as_ptr() as usize, dictionary.len());
+        let (_, prepared) = match self.dictionary.take() {
+            Some(known) if known.0 == place => self.dictionary.insert(known),
+            _ => {
                 let prepared = DDict::try_create(dictionary).ok_or_else(|| {
                     let found = "not available for a zstd dictionary";
-                    Fault::new("memory", found, format!("{length} bytes"))
+                    Fault::new("memory", found, format!("{} bytes", dictionary.len()))
                 })?;
-                self.dictionary.insert((address, length, prepared))
+                self.dictionary.insert((place, prepared))
             }
         };
         decompress_with(header, &mut self.raw, |raw| {
@@ -199,10 +187,7 @@ impl PartialPayload {
     pub fn first(&mut self, end: usize) -> Result<&[u8], Fault> {
         let end = end.min(self.size);
         if self.decompressed < end {
-            let context = match &mut self.context {
-                Some(context) => context,
-                empty => empty.insert(new_context()?),
-            };
+            let context = context_in(&mut self.context)?;
             let target = end.max(self.decompressed + STEP_BYTES).min(self.size);
             if self.raw.len() < target {
                 self.raw.resize(target, 0);
@@ -249,6 +234,14 @@ fn check_raw_size(header: &RecordHeader) -> Result<(), Fault> {
         return Err(Fault::new("uncompressed size", found, expected));
     }
     Ok(())
+}
+
+/// Returns the context, which is created on first use.
+fn context_in<'a>(context: &'a mut Option<DCtx<'static>>) -> Result<&'a mut DCtx<'static>, Fault> {
+    match context {
+        Some(context) => Ok(context),
+        empty => Ok(empty.insert(new_context()?)),
+    }
 }
 
 fn new_context() -> Result<DCtx<'static>, Fault> {

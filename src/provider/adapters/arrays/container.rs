@@ -11,7 +11,7 @@ use crate::provider::adapters::arrays::coordinates::CoordinateDatasets;
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::adapters::arrays::wide::wide_tables;
 use crate::provider::catalog::settings::options::ArrayOptions;
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 use crate::provider::source::{BlockSource, GridSource};
 

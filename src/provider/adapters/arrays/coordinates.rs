@@ -93,11 +93,11 @@ impl CoordinateDatasets {
 #[derive(Debug)]
 struct CoordinateDataset {
     values: StoredArray,
-    /// The decoding of times that `values` does not decode.
+    /// Times that `values` does not decode.
     times: Times,
 }
 
-/// How to decode numbers in CF units of time.
+/// Coordinates in CF units of time, by the type that they are decoded to.
 #[derive(Debug)]
 enum Times {
     /// The coordinates are not times, or are decoded with the values of the dataset.
@@ -140,7 +140,7 @@ impl CoordinateDataset {
                 }
             },
         };
-        // Warnings about values that stay numbers were dropped above.
+        // The warning about durations that cannot be decoded was dropped above.
         if options.decode_times
             && refused.is_none()
             && let Err(error) = duration(metadata)

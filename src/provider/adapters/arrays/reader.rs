@@ -35,7 +35,7 @@ pub(in crate::provider) struct StoredWindowReader {
     /// The chunks that other operators of the plan have decoded or need.
     shared: Option<ChunksOfArray>,
     /// The indices of the open chunk, if it is to be shared once it is decoded.
-    unshared: Option<Vec<u64>>,
+    to_share: Option<Vec<u64>>,
     counts: ReadCounts,
 }
 
@@ -70,14 +70,14 @@ impl StoredWindowReader {
             assembled: Vec::new(),
             gathered: Vec::new(),
             shared: None,
-            unshared: None,
+            to_share: None,
             counts: ReadCounts::default(),
         }
     }
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
         self.counts.chunks += 1;
-        self.unshared = None;
+        self.to_share = None;
         if let Some(cells) = self.shared.as_ref().and_then(|shared| shared.take(chunk)) {
             self.chunks.open_shared(cells);
             return Ok(());
@@ -86,7 +86,7 @@ impl StoredWindowReader {
         if !self.chunks.is_raw() {
             // Decompression needs the whole chunk.
             self.chunks.read_ahead();
-            self.unshared = self.shared.as_ref().map(|_| chunk.to_vec());
+            self.to_share = self.shared.as_ref().map(|_| chunk.to_vec());
         }
         Ok(())
     }
@@ -99,16 +99,8 @@ impl StoredWindowReader {
         let ready = self.chunks.advance();
         self.counts.decode_time += start.elapsed();
         let ready = ready?;
-        if ready && let (Some(chunk), Some(shared)) = (self.unshared.take(), &self.shared) {
-            let mut memory = None;
-            let accepts = |bytes| {
-                memory = shared.reserve(&chunk, bytes);
-                memory.is_some()
-            };
-            let cells = self.chunks.share(accepts);
-            if let Some((cells, memory)) = cells.zip(memory) {
-                shared.add(chunk, cells, memory);
-            }
+        if ready && let (Some(chunk), Some(shared)) = (self.to_share.take(), &self.shared) {
+            shared.add(chunk, &mut self.chunks);
         }
         Ok(ready)
     }

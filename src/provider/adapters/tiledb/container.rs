@@ -14,7 +14,7 @@ use crate::provider::adapters::tiledb::options::TileDbOptions;
 use crate::provider::adapters::tiledb::sparse::SparseTable;
 use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray, table_name};
 use crate::provider::catalog::settings::options::ArrayOptions;
-use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::BlockSource;
 use crate::provider::source::container::{Container, ContainerSummary, TableEntry};
 

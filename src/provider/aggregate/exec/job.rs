@@ -21,7 +21,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{Pruner, with_subquery_values};
 use crate::provider::planning::value_range::ValueRange;
-use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection, SharedChunks};
 
 /// The number of cells per group to add up at once, so that loading and storing the group's result

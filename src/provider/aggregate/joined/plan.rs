@@ -47,8 +47,8 @@ impl JoinAggregation {
         !self.groups.is_empty()
     }
 
-    /// Returns `true` if results of so many groups may be kept, whether the groups have rows or not. If
-    /// most have none, hashing those that do is cheaper.
+    /// Returns `true` if a result may be kept for each of `groups` groups, including groups without rows.
+    /// If most have none, hashing the others is cheaper.
     pub fn has_room_for(&self, groups: usize) -> bool {
         let cells = self.cells.unwrap_or(u64::MAX);
         groups as u64 <= FEW_GROUPS

@@ -9,7 +9,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::grid::Monotonicity;
 use crate::provider::aggregate::plan::program::Program;
-use crate::provider::scan::grid_blocks::MAX_READ;
+use crate::provider::scan::grid::blocks::MAX_READ;
 use crate::provider::source::GridSelection;
 
 /// Returns the ordering of the groups. Groups are emitted in the order of the axes and of the

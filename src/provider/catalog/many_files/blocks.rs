@@ -1,7 +1,7 @@
 //! The blocks of many files, one file after another.
 
 use std::collections::HashSet;
-use std::ops::{Add, Range};
+use std::ops::Add;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array, new_null_array};
@@ -9,14 +9,13 @@ use arrow::compute::concat;
 use arrow::datatypes::{DataType, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
-use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::{Axis, IndexSet, IndexSetBuilder};
+use crate::provider::catalog::many_files::reader::FileReader;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
-    EvaluatedRows, Fetch, FetchedBlock, GridSelection, PruningLabels, ReadCounts, RowCount,
-    SharedChunks,
+    Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch,
+    GridSelection, PruningLabels, RowCount,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -33,7 +32,7 @@ pub(crate) struct SingleFileBlocks {
 /// The selected blocks of many files.
 #[derive(Debug, Clone)]
 pub(crate) struct ManyFileBlocks {
-    parts: Arc<[SingleFileBlocks]>,
+    pub(super) parts: Arc<[SingleFileBlocks]>,
     /// The ordinal after the last block of each file in `parts`.
     ends: Arc<[u64]>,
     total: Option<u64>,
@@ -89,7 +88,7 @@ impl ManyFileBlocks {
 
     /// Returns the index into `parts` of the file that holds a block, and the block's ordinal
     /// within that file.
-    fn locate(&self, position: u64) -> Result<(usize, u64)> {
+    pub(super) fn locate(&self, position: u64) -> Result<(usize, u64)> {
         let part = self.ends.partition_point(|end| *end <= position);
         if part == self.parts.len() {
             return internal_err!(
@@ -129,7 +128,7 @@ impl ManyFileBlocks {
         Ok(self.files.coordinates()?.slice(number..number + 1))
     }
 
-    fn repeated_file(&self, part: &SingleFileBlocks, rows: usize) -> Result<ArrayRef> {
+    pub(super) fn repeated_file(&self, part: &SingleFileBlocks, rows: usize) -> Result<ArrayRef> {
         ScalarValue::try_from_array(&self.file(part)?, 0)?.to_array_of_size(rows)
     }
 }
@@ -352,19 +351,12 @@ impl BlockList for ManyFileBlocks {
         max_rows: usize,
         options: &ReadOptions,
     ) -> Result<Box<dyn BlockReader>> {
-        Ok(Box::new(FileReader {
-            in_file: self.in_files(columns).collect(),
-            file_index: columns
-                .iter()
-                .position(|column| self.file_column == Some(*column)),
-            blocks: self.clone(),
-            max_rows,
-            options: *options,
-            open: None,
-            file: None,
-            counts: ReadCounts::default(),
-            shared: None,
-        }))
+        let file_index = columns
+            .iter()
+            .position(|column| self.file_column == Some(*column));
+        let in_file = self.in_files(columns).collect();
+        let reader = FileReader::new(self.clone(), in_file, file_index, max_rows, *options);
+        Ok(Box::new(reader))
     }
 }
 
@@ -404,109 +396,4 @@ fn joined(bounds: &[(&UInt64Array, &Option<ColumnBounds>)]) -> Result<Option<Col
             .iter()
             .all(|(_, bounds)| bounds.as_ref().is_some_and(|bounds| bounds.is_exact)),
     }))
-}
-
-/// Reads the blocks of one file after another.
-struct FileReader {
-    blocks: ManyFileBlocks,
-    /// The columns that are read from the files.
-    in_file: Vec<usize>,
-    /// The index of the file column among the columns read.
-    file_index: Option<usize>,
-    max_rows: usize,
-    options: ReadOptions,
-    /// The index into `parts` of the current file, and its reader.
-    open: Option<(usize, Box<dyn BlockReader>)>,
-    /// The path of the current file, repeated for the longest batch so far.
-    file: Option<ArrayRef>,
-    /// Everything that the readers of previous files have read.
-    counts: ReadCounts,
-    /// The decoded chunks that other operators of the plan read as well.
-    shared: Option<Arc<SharedChunks>>,
-}
-
-impl FileReader {
-    fn reader(&mut self) -> Result<&mut dyn BlockReader> {
-        match &mut self.open {
-            Some((_, reader)) => Ok(reader.as_mut()),
-            None => internal_err!("no block is open"),
-        }
-    }
-}
-
-impl BlockReader for FileReader {
-    fn share_decoded(&mut self, chunks: &Arc<SharedChunks>) -> Result<()> {
-        self.shared = Some(Arc::clone(chunks));
-        Ok(())
-    }
-
-    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
-        let (part, block) = self.blocks.locate(block)?;
-        if self.open.as_ref().is_none_or(|(open, _)| *open != part) {
-            self.counts = self.counts();
-            self.open = None;
-            self.file = None;
-            let blocks = &self.blocks.parts[part].blocks;
-            let mut reader = blocks.reader(&self.in_file, self.max_rows, &self.options)?;
-            if let Some(shared) = &self.shared {
-                reader.share_decoded(shared)?;
-            }
-            self.open = Some((part, reader));
-        }
-        self.reader()?.open(block, fetched)
-    }
-
-    fn advance(&mut self) -> Result<bool> {
-        self.reader()?.advance()
-    }
-
-    fn rows(&self) -> u64 {
-        self.open.as_ref().map_or(0, |(_, reader)| reader.rows())
-    }
-
-    fn batch(&self, first: u64) -> Range<u64> {
-        match &self.open {
-            Some((_, reader)) => reader.batch(first),
-            None => first..first,
-        }
-    }
-
-    fn evaluate(
-        &mut self,
-        rows: Range<u64>,
-        predicate: &Arc<dyn PhysicalExpr>,
-    ) -> Result<Option<EvaluatedRows>> {
-        match self.file_index {
-            // The readers of the files have other column indices.
-            Some(_) => Ok(None),
-            None => self.reader()?.evaluate(rows, predicate),
-        }
-    }
-
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.reader()?.read(rows.clone(), kept)?;
-        if let (Some(index), Some((part, _))) = (self.file_index, &self.open) {
-            let rows = match kept {
-                Some(kept) => kept.true_count(),
-                None => (rows.end - rows.start) as usize,
-            };
-            let file = match &self.file {
-                Some(file) if file.len() >= rows => file.slice(0, rows),
-                _ => {
-                    let part = &self.blocks.parts[*part];
-                    Arc::clone(self.file.insert(self.blocks.repeated_file(part, rows)?))
-                }
-            };
-            columns.insert(index, file);
-        }
-        Ok(columns)
-    }
-
-    fn counts(&self) -> ReadCounts {
-        let now = match &self.open {
-            Some((_, reader)) => reader.counts(),
-            None => ReadCounts::default(),
-        };
-        self.counts + now
-    }
 }

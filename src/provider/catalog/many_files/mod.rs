@@ -2,6 +2,7 @@
 
 pub(crate) mod axis_union;
 pub(crate) mod blocks;
+mod reader;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -58,27 +59,19 @@ impl FileTable {
         for (member, path) in others.iter().zip(&files[1..]) {
             check_same(first.as_ref(), member.as_ref(), &files[0], path)?;
         }
-        let schemas: Vec<&SchemaRef> = members.iter().map(|member| member.schema()).collect();
-        let mut fields = common_fields(&schemas);
-        if has_file_column {
-            if fields.iter().any(|field| field.name() == FILE) {
-                return plan_err!(
-                    "{location}: there is already a column named \"{FILE}\"; omit the option file_column"
-                );
-            }
-            fields.push(Arc::new(Field::new(FILE, DataType::Utf8, false)));
+        if has_file_column && first.schema().index_of(FILE).is_ok() {
+            return plan_err!(
+                "{location}: there is already a column named \"{FILE}\"; omit the option file_column"
+            );
         }
         let paths = files.iter().map(|path| path.to_string_lossy());
+        let paths = Arc::new(StringArray::from_iter_values(paths));
         Ok(Self {
             name: first.name().to_string(),
             location: location.to_string(),
-            files: Axis::with_values(
-                FILE,
-                Arc::new(StringArray::from_iter_values(paths)),
-                CoordinateSource::Index,
-            ),
+            files: Axis::with_values(FILE, paths, CoordinateSource::Index),
             has_file_column,
-            schema: Arc::new(Schema::new(fields)),
+            schema: schema_of(&members, has_file_column),
             members,
             recipe: None,
         })
@@ -125,6 +118,16 @@ impl FileTable {
         }
         Ok(selected)
     }
+}
+
+/// Returns the columns of a table over these tables.
+fn schema_of(members: &[Arc<dyn BlockSource>], has_file_column: bool) -> SchemaRef {
+    let schemas: Vec<&SchemaRef> = members.iter().map(|member| member.schema()).collect();
+    let mut fields = common_fields(&schemas);
+    if has_file_column {
+        fields.push(Arc::new(Field::new(FILE, DataType::Utf8, false)));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// Returns the columns of tables that have the same columns. A column is nullable if it is in any table.
@@ -209,9 +212,15 @@ impl BlockSource for FileTable {
         let Some(members) = members.collect::<Result<Option<Vec<_>>>>()? else {
             return Ok(None);
         };
-        let paths: Vec<PathBuf> = self.paths()?.into_iter().map(PathBuf::from).collect();
-        let table = Self::new(&self.location, &paths, members, false)?;
-        Ok(Some(Arc::new(table)))
+        Ok(Some(Arc::new(Self {
+            name: self.name.clone(),
+            location: self.location.clone(),
+            files: self.files.clone(),
+            has_file_column: false,
+            schema: schema_of(&members, false),
+            members,
+            recipe: None,
+        })))
     }
 
     fn select(

@@ -1,5 +1,6 @@
 //! The key indices of a grid's cells, as an attribute.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -16,7 +17,6 @@ use crate::provider::catalog::description::{
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::keys::KeyTerms;
-use crate::provider::scan::grid_table::GridTable;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     BlockSource, FetchedBlock, GridSelection, GridSource, ReadCounts, WindowReader,
@@ -60,21 +60,22 @@ pub(super) fn table_with_terms(
     while table.schema().index_of(&name).is_ok() {
         name.push('_');
     }
-    if let ([part], [terms]) = (parts, terms.as_slice()) {
-        let grid = grid_with_terms(&part.grid, &name, terms.clone());
-        return Ok(Some(Arc::new(GridTable::new(grid))));
-    }
     let named = |grid: &Arc<dyn GridSource>| (grid.path().to_path_buf(), grid.name().to_string());
     let parts = parts.iter().zip(&terms);
     let parts: HashMap<_, _> = parts.map(|part| (named(&part.0.grid), part)).collect();
     if parts.len() < terms.len() {
         return Ok(None);
     }
-    table.with_grids(&|grid| match parts.get(&named(grid)) {
-        Some((part, terms)) => grid_with_terms(&part.grid, &name, terms.to_vec()),
+    let extended = Cell::new(0);
+    let table = table.with_grids(&|grid| match parts.get(&named(grid)) {
+        Some((part, terms)) => {
+            extended.set(extended.get() + 1);
+            grid_with_terms(&part.grid, &name, terms.to_vec())
+        }
         // No cell of the grid is selected.
         None => grid_with_terms(grid, &name, Vec::new()),
-    })
+    })?;
+    Ok(table.filter(|_| extended.get() == parts.len()))
 }
 
 /// Returns a grid with one more attribute, the last.

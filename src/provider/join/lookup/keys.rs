@@ -1,20 +1,18 @@
 //! Join keys, evaluated on the axes of the grids of a table.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::buffer::NullBuffer;
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, Schema};
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
-use datafusion::common::utils::normalize_float_zero;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
 use crate::grid::{Cells, Selection, Window};
+use crate::provider::join::lookup::distinct_keys::{DistinctKeys, nulls};
 use crate::provider::source::GridSelection;
 
 /// The maximum number of combinations of indices along the axes of one [`KeyPart`].
@@ -118,7 +116,7 @@ impl ProbeKeys {
                 return Ok(None);
             };
             // One more number stands for unselected indices and for null keys.
-            count = match count.checked_mul(key.distinct.rows.len() as u64 + 1) {
+            count = match count.checked_mul(key.distinct.count() as u64 + 1) {
                 Some(count) if count <= MAX_KEY_INDICES => count,
                 _ => return Ok(None),
             };
@@ -171,7 +169,7 @@ impl ProbeKeys {
                 return Ok(None);
             };
             let numbers = own.distinct.find(&evaluated.values)?;
-            let mut seen = vec![false; own.distinct.rows.len()];
+            let mut seen = vec![false; own.distinct.count()];
             let mut known = numbers.iter().flatten();
             is_distinct &=
                 known.all(|number| !std::mem::replace(&mut seen[*number as usize], true));
@@ -218,7 +216,7 @@ impl ProbeKeys {
         let keys = self.parts.iter().map(|part| part.keys.len()).sum();
         let mut all = vec![None; keys];
         for part in &self.parts {
-            let count = part.distinct.rows.len() as u32 + 1;
+            let count = part.distinct.count() as u32 + 1;
             let numbers = indices.iter().map(|index| index / part.stride % count);
             let numbers = UInt32Array::from_iter_values(numbers);
             let values = match part.values.get() {
@@ -371,7 +369,7 @@ impl KeyPart {
         let Some(distinct) = distinct else {
             return Ok(None);
         };
-        let none = distinct.rows.len() as u32;
+        let none = distinct.count() as u32;
         if u64::from(none) * u64::from(stride) > MAX_KEY_INDICES {
             return Ok(None);
         }
@@ -405,99 +403,4 @@ impl KeyPart {
         }
         Ok(())
     }
-}
-
-/// The distinct combinations of key values of a [`KeyPart`], numbered from zero.
-#[derive(Debug)]
-struct DistinctKeys {
-    converter: RowConverter,
-    /// The combinations in Arrow's row format, in the order of their numbers.
-    rows: Vec<Arc<[u8]>>,
-    numbers: HashMap<Arc<[u8]>, u32>,
-}
-
-impl DistinctKeys {
-    /// Creates an empty set for keys of these types. Returns `None` if a type has no row format.
-    fn try_new(types: impl Iterator<Item = DataType>) -> Result<Option<Self>> {
-        let fields: Vec<_> = types.map(SortField::new).collect();
-        if !RowConverter::supports_fields(&fields) {
-            return Ok(None);
-        }
-        Ok(Some(Self {
-            converter: RowConverter::new(fields)?,
-            rows: Vec::new(),
-            numbers: HashMap::new(),
-        }))
-    }
-
-    /// Converts keys to Arrow's row format. -0.0 and 0.0 are equal, as in DataFusion's joins.
-    fn rows_of(&self, keys: &[ArrayRef]) -> Result<Rows> {
-        let keys: Vec<_> = keys.iter().map(normalize_float_zero).collect();
-        Ok(self.converter.convert_columns(&keys)?)
-    }
-
-    /// Returns the values of each key, one per combination, in the order of the numbers.
-    fn values(&self) -> Result<Vec<ArrayRef>> {
-        let parser = self.converter.parser();
-        let rows = self.rows.iter().map(|row| parser.parse(row));
-        Ok(self.converter.convert_rows(rows)?)
-    }
-
-    /// Adds the combination of each row. Returns the numbers, with `None` for rows with a null.
-    fn insert(&mut self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
-        let rows = self.rows_of(keys)?;
-        let nulls = nulls(keys);
-        let numbers = rows.iter().enumerate().map(|(number, row)| {
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(number)) {
-                return None;
-            }
-            if let Some(known) = self.numbers.get(row.data()) {
-                return Some(*known);
-            }
-            let row: Arc<[u8]> = row.data().into();
-            let new = self.rows.len() as u32;
-            self.rows.push(Arc::clone(&row));
-            self.numbers.insert(row, new);
-            Some(new)
-        });
-        Ok(numbers.collect())
-    }
-
-    /// Returns the number of each row's combination, with `None` for rows with a null and for
-    /// combinations that are not in the set.
-    fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
-        let rows = self.rows_of(keys)?;
-        let nulls = nulls(keys);
-        let mut next = 0;
-        let numbers = rows.iter().enumerate().map(|(number, row)| {
-            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(number)) {
-                return None;
-            }
-            // Rows often come in the order of the axes. Comparing is faster than hashing.
-            let is = |number: usize| {
-                self.rows
-                    .get(number)
-                    .is_some_and(|key| **key == *row.data())
-            };
-            let before = usize::checked_sub(next, 1);
-            let found = [before, Some(next), Some(0)]
-                .into_iter()
-                .flatten()
-                .find(|number| is(*number));
-            let found = match found {
-                Some(found) => found as u32,
-                None => *self.numbers.get(row.data())?,
-            };
-            next = found as usize + 1;
-            Some(found)
-        });
-        Ok(numbers.collect())
-    }
-}
-
-/// Returns a null buffer in which the rows with any null key are null.
-fn nulls(keys: &[ArrayRef]) -> Option<NullBuffer> {
-    keys.iter().fold(None, |nulls, key| {
-        NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
-    })
 }

@@ -29,6 +29,7 @@
 
 pub(crate) mod build;
 mod conditions;
+mod distinct_keys;
 #[cfg(feature = "proto")]
 pub(crate) mod encoded;
 pub(in crate::provider) mod grouped;

@@ -8,8 +8,8 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, ScalarUDF};
 
-use crate::provider::functions::interval_length::IntervalLength;
-use crate::provider::functions::interval_product::IntervalProduct;
+use crate::provider::functions::times::interval_length::IntervalLength;
+use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::rules::analysis::is_comparison;
 
 /// Replaces intervals that are compared with durations by their lengths, in the unit of the
@@ -32,73 +32,44 @@ impl FunctionRewrite for ComparedDurations {
         schema: &DFSchema,
         _config: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
-        Ok(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
-                let units = (unit(&left, schema), unit(&right, schema));
-                let is_interval = |expr: &Expr| is_interval(expr, schema);
-                let (left, right, changed) = match units {
-                    (Some(unit), None) if is_interval(&right) => {
-                        (left, Box::new(length(*right, unit)), true)
-                    }
-                    (None, Some(unit)) if is_interval(&left) => {
-                        (Box::new(length(*left, unit)), right, true)
-                    }
-                    (None, None)
-                        if is_interval(&left)
-                            && is_interval(&right)
-                            && (has_duration(&left, schema) || has_duration(&right, schema)) =>
-                    {
-                        let unit = TimeUnit::Nanosecond;
-                        let (left, right) = (length(*left, unit), length(*right, unit));
-                        (Box::new(left), Box::new(right), true)
-                    }
-                    _ => (left, right, false),
-                };
-                let binary = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
-                Transformed::new_transformed(binary, changed)
+        let unit = match &expr {
+            Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
+                common_unit(&binary.left, [&*binary.right].into_iter(), schema)
             }
-            Expr::Between(between) => {
-                let operands = [&between.expr, &between.low, &between.high];
-                match common_unit(operands.into_iter().map(AsRef::as_ref), schema) {
-                    Some(unit) => {
-                        let operand = |operand: Box<Expr>| match is_interval(&operand, schema) {
-                            true => Box::new(length(*operand, unit)),
-                            false => operand,
-                        };
-                        Transformed::yes(Expr::Between(Between {
-                            expr: operand(between.expr),
-                            low: operand(between.low),
-                            high: operand(between.high),
-                            negated: between.negated,
-                        }))
-                    }
-                    None => Transformed::no(Expr::Between(between)),
-                }
+            Expr::Between(between) => common_unit(
+                &between.expr,
+                [&*between.low, &between.high].into_iter(),
+                schema,
+            ),
+            Expr::InList(list) => common_unit(&list.expr, list.list.iter(), schema),
+            _ => None,
+        };
+        let Some(unit) = unit else {
+            return Ok(Transformed::no(expr));
+        };
+        let length = |operand: Expr| match is_interval(&operand, schema) {
+            true => ScalarUDF::from(IntervalLength::new(unit)).call(vec![operand]),
+            false => operand,
+        };
+        let boxed = |operand: Box<Expr>| Box::new(length(*operand));
+        Ok(Transformed::yes(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                Expr::BinaryExpr(BinaryExpr::new(boxed(left), op, boxed(right)))
             }
-            Expr::InList(list) => {
-                let operands = list.list.iter().chain([list.expr.as_ref()]);
-                match common_unit(operands, schema) {
-                    Some(unit) => {
-                        let operand = |operand: Expr| match is_interval(&operand, schema) {
-                            true => length(operand, unit),
-                            false => operand,
-                        };
-                        Transformed::yes(Expr::InList(InList {
-                            expr: Box::new(operand(*list.expr)),
-                            list: list.list.into_iter().map(operand).collect(),
-                            negated: list.negated,
-                        }))
-                    }
-                    None => Transformed::no(Expr::InList(list)),
-                }
-            }
-            other => Transformed::no(other),
-        })
+            Expr::Between(between) => Expr::Between(Between {
+                expr: boxed(between.expr),
+                low: boxed(between.low),
+                high: boxed(between.high),
+                negated: between.negated,
+            }),
+            Expr::InList(list) => Expr::InList(InList {
+                expr: boxed(list.expr),
+                list: list.list.into_iter().map(length).collect(),
+                negated: list.negated,
+            }),
+            other => other,
+        }))
     }
-}
-
-fn length(interval: Expr, unit: TimeUnit) -> Expr {
-    ScalarUDF::from(IntervalLength::new(unit)).call(vec![interval])
 }
 
 /// Returns the unit of a duration.
@@ -110,11 +81,18 @@ fn unit(expr: &Expr, schema: &DFSchema) -> Option<TimeUnit> {
 }
 
 /// Returns the unit of the durations among the operands of a comparison. If there is none, but an
-/// interval is made of a duration or is a product, nanoseconds.
+/// interval is made of a duration or is a product, nanoseconds. Returns `None` if nothing is to be
+/// replaced.
 fn common_unit<'a>(
-    mut operands: impl Iterator<Item = &'a Expr> + Clone,
+    first: &'a Expr,
+    others: impl Iterator<Item = &'a Expr> + Clone,
     schema: &DFSchema,
 ) -> Option<TimeUnit> {
+    // Most comparisons end here.
+    if unit(first, schema).is_none() && !is_interval(first, schema) {
+        return None;
+    }
+    let mut operands = std::iter::once(first).chain(others);
     let mut all = operands.clone();
     all.find_map(|operand| unit(operand, schema)).or_else(|| {
         let is_made_of = |operand| is_interval(operand, schema) && has_duration(operand, schema);

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::grid::WrittenTime;
-use crate::provider::functions::completed_times::CompletedTimes;
+use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::rules::analysis::is_comparison;
 
 /// Replaces text that is compared with timestamps or dates, or cast to timestamps, by the time it

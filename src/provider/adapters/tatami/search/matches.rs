@@ -178,13 +178,16 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
         let mut matches = segment.matches(&call.query, call.mode)?;
         let mut documents = Vec::new();
         let mut found = IndexSetBuilder::new(blocks.total().unwrap_or(0));
-        let mut rows = IndexSetBuilder::new(segment.documents());
+        let is_kept = segment.documents() <= MAX_DOCUMENTS;
+        let mut rows = is_kept.then(|| IndexSetBuilder::new(segment.documents()));
         // The first row that no block in `found` holds.
         let mut next = 0;
         while matches.next_batch(&mut documents)? {
             for hit in documents.drain(..) {
                 let row = u64::from(hit.document);
-                rows.push(row..row + 1);
+                if let Some(rows) = &mut rows {
+                    rows.push(row..row + 1);
+                }
                 if row >= next {
                     let (block, end) = blocks.block_of(row)?;
                     found.push(block..block + 1);
@@ -197,13 +200,11 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
             Some(kept) => kept.intersect(&found),
             None => found,
         });
-        if segment.documents() <= MAX_DOCUMENTS {
-            all_searched.push(Searched {
-                call,
-                rows: rows.finish(),
-                is_exact: is_alone,
-            });
-        }
+        all_searched.extend(rows.map(|rows| Searched {
+            call,
+            rows: rows.finish(),
+            is_exact: is_alone,
+        }));
     }
     Ok((kept, all_searched))
 }
@@ -256,9 +257,11 @@ pub(in crate::provider::adapters::tatami) fn evaluate(
             });
         }
     }
-    let mut mask = BooleanBufferBuilder::new((rows.end - rows.start) as usize);
-    mask.append_n((rows.end - rows.start) as usize, false);
-    for row in kept?.ranges().flatten() {
+    let kept = kept?;
+    let count = (rows.end - rows.start) as usize;
+    let mut mask = BooleanBufferBuilder::new(count);
+    mask.append_n(count, false);
+    for row in kept.ranges().flatten() {
         mask.set_bit(row as usize, true);
     }
     Some(EvaluatedRows {

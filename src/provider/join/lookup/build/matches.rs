@@ -145,8 +145,8 @@ impl Matches {
         Some((found, have_all))
     }
 
-    /// Returns the row numbers of a key index. `line` holds what is known from previous calls by the
-    /// same reader.
+    /// Returns the row numbers of a key index. `line` caches what previous calls by the same reader
+    /// have found.
     pub fn rows_of<'a>(&'a self, key: u32, line: &'a mut Line) -> &'a [u32] {
         match self {
             Matches::Runs(runs) => runs.rows_of(key, line),

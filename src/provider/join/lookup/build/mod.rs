@@ -57,7 +57,7 @@ pub(in crate::provider::join::lookup) struct BuildSide {
     memory: MemoryReservation,
 }
 
-/// Finds the matches of the build side's rows.
+/// The way in which key indices are matched with rows of the build side.
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) enum Matching {
     /// By join keys of both sides.
@@ -83,14 +83,14 @@ pub(in crate::provider::join::lookup) enum BuildKeys {
     Expressions(Vec<Arc<dyn PhysicalExpr>>),
     /// The column with the key indices, if the build side is an array whose scan computes them.
     KeyIndex(usize),
-    /// As before, but no two cells have the same key index, and few key indices have no cell. The
+    /// Like [`Self::KeyIndex`], but no two cells have the same key index, and few key indices have no cell. The
     /// column is the last one.
     DistinctKeyIndex(usize),
 }
 
 impl BuildSide {
     /// Collects the rows of a stream, and finds the key indices that match each row. If `needs_rows`
-    /// is `true`, [`Self::rows`] are only rows of the stream.
+    /// is `false`, [`Self::rows`] may contain rows that no key index matches.
     ///
     /// # Errors
     /// Returns an error if the stream, a key or a condition fails, if the memory pool has no space,

@@ -14,7 +14,7 @@ use datafusion::physical_expr::expressions::Column;
 use crate::grid::AxisChunks;
 use crate::provider::join::lookup::conditions::sides::BothSides;
 use crate::provider::join::lookup::conditions::{Condition, Conjunct};
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::plans::below::replace_columns;
 
 /// The maximum number of selected indices along an axis.

@@ -22,7 +22,7 @@ use crate::provider::join::lookup::conditions::axis::ConditionAxis;
 use crate::provider::join::lookup::conditions::sides::{BothSides, Sides, may_fail};
 use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::lookup::rule::joined::Joined;
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::planning::pruning::is_dynamic;
 use crate::provider::plans::below::{columns_in, divides, replace_columns};
 
@@ -95,10 +95,11 @@ impl Conditions {
     /// join, those of the probe side over the table.
     ///
     /// Returns `None` if the join has no condition over dimensions beside its keys, if the keys are
-    /// enough to find its matches, or if a key is not an expression over a single dimension.
+    /// enough to find its matches, if a key is not an expression over a single dimension, or if the
+    /// array is in several files.
     /// Conjuncts can remain only in inner joins.
     pub fn try_new(join: &Joined, on: &JoinOn, probe: &Side) -> Result<Option<Self>> {
-        let Some(filter) = &join.filter else {
+        let Some(filter) = join.filter.as_ref().filter(|_| probe.others.is_empty()) else {
             return Ok(None);
         };
         let table = probe.below.node.source().schema();

@@ -24,7 +24,7 @@ use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{GridSelection, SelectedBlocks};
 
-/// The columns of a plan over one table of arrays, in terms of the columns of the array's table. The plan
+/// The columns of a plan over a table of one or more arrays, in terms of the columns of the table. The plan
 /// consists of filters, projections and lookup joins whose probe side is the table.
 pub(in crate::provider) struct GridColumns {
     /// The arrays, one per file, and their selected cells.

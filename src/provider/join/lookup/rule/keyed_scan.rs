@@ -12,7 +12,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::provider::join::lookup::key_index_grid::{KEY_INDEX, table_with_terms};
 use crate::provider::join::lookup::keys::KeyTerms;
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{columns_in, replace_columns};
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};

@@ -24,7 +24,7 @@ use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
 use crate::provider::join::lookup::rule::joined::{Joined, UsedColumns};
 use crate::provider::join::lookup::rule::keyed_scan::{KeyedScan, ScanFilter};
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 
 /// The maximum number of key indices per cell of a build side that keeps its cells by key index.
@@ -136,11 +136,7 @@ fn operator_of(
     let mut keys: Vec<_> = on.iter().map(|(_, key)| Arc::clone(key)).collect();
     let (mut conditions, mut keys_of_cells, mut keyed_build) = (None, None, None);
     let mut filter = join.filter.clone();
-    let prepared = match probe.others.is_empty() {
-        true => Conditions::try_new(join, &on, &probe)?,
-        false => None,
-    };
-    if let Some(prepared) = prepared {
+    if let Some(prepared) = Conditions::try_new(join, &on, &probe)? {
         let axes = prepared.axes();
         let axes = axes.map(|axis| Arc::new(Column::new(axis.field.name(), axis.axis)) as _);
         keys = axes.collect();

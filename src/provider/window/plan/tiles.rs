@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::grid::{ChunkGrid, IndexSet, Selection};
-use crate::provider::window::planes::Tile;
 
 /// Tiles with fewer series span several chunks, so that loops over series are long.
 const MIN_SERIES: u64 = 512;
@@ -13,7 +12,7 @@ const MAX_SPANNED_CELLS: u64 = 2 << 20;
 
 /// The tiles of an array, and the parts of the order axis that they are cut into.
 #[derive(Debug, Clone)]
-pub(super) struct Tiles {
+pub(in crate::provider::window) struct Tiles {
     /// For each axis, the ranges of indices of the tiles. One range along the order axis.
     ranges: Vec<Vec<Range<u64>>>,
     sets: Vec<IndexSet>,
@@ -24,9 +23,17 @@ pub(super) struct Tiles {
     pub partitions: usize,
 }
 
+/// The indices of a tile along each axis. Along the order axis, all of them.
+#[derive(Debug, Clone)]
+pub(in crate::provider::window) struct Tile {
+    pub ranges: Vec<Range<u64>>,
+    /// The number of series.
+    pub lanes: usize,
+}
+
 /// The work of one step of a partition: some output planes of a tile.
 #[derive(Debug, Clone)]
-pub(super) struct TileJob {
+pub(in crate::provider::window) struct TileJob {
     pub tile: Tile,
     /// The output planes, in walking order.
     pub planes: Range<usize>,

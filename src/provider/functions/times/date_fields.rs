@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Volatility, lit,
 };
 
-use crate::provider::functions::text_dates;
+use crate::provider::functions::times::text_dates;
 
 /// The functions, each with the field of `date_part` that it returns.
 const FIELDS: [(&str, &str); 9] = [
@@ -31,7 +31,7 @@ const FIELDS: [(&str, &str); 9] = [
 ];
 
 /// Returns all functions of this module.
-pub(super) fn all() -> impl Iterator<Item = ScalarUDF> {
+pub(in crate::provider::functions) fn all() -> impl Iterator<Item = ScalarUDF> {
     let fields = FIELDS.map(|(name, field)| DateField::new(name, field).into());
     fields.into_iter().chain([Season::new().into()])
 }

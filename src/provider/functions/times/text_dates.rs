@@ -21,7 +21,8 @@ struct TextDate {
 }
 
 impl TextDate {
-    /// Parses `YYYY-MM-DD`, then nothing or `T` or a blank and `HH:MM:SS` with an optional fraction.
+    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a blank and `HH:MM:SS` with an optional
+    /// fraction.
     fn parse(text: &str) -> Option<Self> {
         if !text.is_ascii() {
             return None;
@@ -78,7 +79,7 @@ impl TextDate {
 }
 
 /// Returns a field of each text. Returns `None` if a text is not a plain date, or if the field
-/// depends on the calendar, as the day of the year does: then the texts have to be timestamps.
+/// depends on the calendar, as the day of the year does: then the caller casts the texts to timestamps.
 pub(super) fn fields(field: &str, texts: &ArrayRef) -> Result<Option<Int32Array>> {
     let texts = cast(texts, &DataType::Utf8)?;
     let texts = texts.as_string::<i32>().iter();
@@ -89,7 +90,8 @@ pub(super) fn fields(field: &str, texts: &ArrayRef) -> Result<Option<Int32Array>
     Ok(fields.collect())
 }
 
-/// Takes digits from the start of a text. Returns their number and the rest.
+/// Parses the first `digits` characters of a text as a number. Returns the number and the rest of the
+/// text.
 fn number(text: &str, digits: usize) -> Option<(i32, &str)> {
     let (digits, rest) = text.split_at_checked(digits)?;
     let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());

@@ -24,8 +24,8 @@ use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::SharedChunks;
-use crate::provider::window::spec::WindowSpec;
-use crate::provider::window::stream;
+use crate::provider::window::exec::stream;
+use crate::provider::window::plan::spec::WindowSpec;
 
 /// Computes window functions along one axis of an array, for many series at a time. Nothing is sorted
 /// or hashed.
@@ -53,7 +53,7 @@ pub struct ArrayWindowExec {
 }
 
 impl ArrayWindowExec {
-    pub(super) fn new(
+    pub(in crate::provider::window) fn new(
         scan: ArrayScan,
         spec: Arc<WindowSpec>,
         replaced: Arc<dyn ExecutionPlan>,
@@ -92,12 +92,12 @@ impl ArrayWindowExec {
     }
 
     /// Returns DataFusion's plan of the same windows.
-    pub(super) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
+    pub(in crate::provider::window) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
         &self.replaced
     }
 
     /// Returns the output columns, as indices of the columns of the replaced plan.
-    pub(super) fn columns(&self) -> &[usize] {
+    pub(in crate::provider::window) fn columns(&self) -> &[usize] {
         &self.columns
     }
 

@@ -11,7 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::grid::{Cells, CoordinateColumns};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
-use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::{
     BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, SharedChunks, WindowReader,
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 
-use crate::provider::window::planes::PlaneRing;
-use crate::provider::window::states::SeriesState;
+use crate::provider::window::exec::planes::PlaneRing;
+use crate::provider::window::exec::states::SeriesState;
 
 /// The state of an aggregate over a frame, as two parts that are combined for each output plane:
 ///
@@ -19,7 +19,7 @@ use crate::provider::window::states::SeriesState;
 ///
 /// Once the frame starts behind the front, the states of the front are computed anew from the planes
 /// of the frame. Each plane is added at most twice.
-pub(super) struct Sliding<S> {
+pub(in crate::provider::window) struct Sliding<S> {
     /// The plane of the array's expressions that is aggregated.
     plane: usize,
     lanes: usize,

@@ -4,10 +4,12 @@ use arrow::array::AsArray;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 use datafusion::common::Result;
 
-use crate::provider::window::states::{CellCounts, Plane, SeriesState, fold};
+use crate::provider::window::exec::states::{CellCounts, Plane, SeriesState, fold};
 
 /// An integer that orders cells as DataFusion does: floats in total order.
-pub(super) trait OrderKey: Copy + Ord + Send + 'static {
+pub(in crate::provider::window) trait OrderKey:
+    Copy + Ord + Send + 'static
+{
     const MAX: Self;
     const MIN: Self;
 }
@@ -23,7 +25,7 @@ impl OrderKey for i64 {
 }
 
 /// Converts a native number to its order key, and back.
-pub(super) trait Keyed: ArrowNativeType {
+pub(in crate::provider::window) trait Keyed: ArrowNativeType {
     /// The key.
     type Key: OrderKey;
     /// Returns the key.
@@ -80,7 +82,7 @@ impl Keyed for f64 {
 }
 
 /// The min or max of each series, for cells of one type.
-pub(super) struct Extremes<T: ArrowPrimitiveType, const IS_MAX: bool>
+pub(in crate::provider::window) struct Extremes<T: ArrowPrimitiveType, const IS_MAX: bool>
 where
     T::Native: Keyed,
 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::builder::NullBufferBuilder;
 use arrow::array::{
-    Array, ArrayRef, Int64Array, MutableArrayData, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, MutableArrayData, PrimitiveArray, RecordBatch, RecordBatchOptions,
     UInt32Array, make_array,
 };
 use arrow::compute::{concat, take};
@@ -16,11 +16,16 @@ use arrow::datatypes::{
 use datafusion::common::{Result, internal_err};
 
 use crate::grid::{Cells, IndexSet, Selection, Window};
-use crate::provider::window::extremes::{Extremes, Keyed};
-use crate::provider::window::planes::{PlaneRing, Tile};
-use crate::provider::window::sliding::Sliding;
-use crate::provider::window::spec::{OutputColumn, SeriesAggregate, SeriesFunction, WindowSpec};
-use crate::provider::window::states::{CellCounts, Moments, SeriesState, Sums, append_counts};
+use crate::provider::window::exec::extremes::{Extremes, Keyed};
+use crate::provider::window::exec::planes::PlaneRing;
+use crate::provider::window::exec::sliding::Sliding;
+use crate::provider::window::exec::states::{
+    CellCounts, Moments, SeriesState, Sums, append_counts,
+};
+use crate::provider::window::plan::spec::{
+    OutputColumn, SeriesAggregate, SeriesFunction, WindowSpec,
+};
+use crate::provider::window::plan::tiles::Tile;
 
 /// An aggregate of the series of one tile.
 trait SeriesKernel: Send {
@@ -211,7 +216,7 @@ struct Picked {
 }
 
 /// Builds the output of one tile, plane by plane in walking order.
-pub(super) struct TileOutput {
+pub(in crate::provider::window) struct TileOutput {
     spec: Arc<WindowSpec>,
     tile: Tile,
     /// The number of planes that are output together.
@@ -418,19 +423,4 @@ fn lane_coordinates(spec: &WindowSpec, tile: &Tile, axis: usize) -> Result<Array
     let cells = Cells::new(&Window::new(ranges), &Selection::new(sets));
     let coordinates = spec.grid.axes()[axis].coordinates()?;
     Ok(cells.coordinates(axis, coordinates, 0..cells.rows())?)
-}
-
-/// Returns the bytes per series that an aggregate needs for each of its states.
-pub(super) fn state_bytes(aggregate: &SeriesAggregate) -> usize {
-    let counts = size_of::<u32>();
-    match aggregate.function {
-        SeriesFunction::Count => counts,
-        SeriesFunction::Deviation { .. } => 2 * size_of::<f64>() + counts,
-        _ => size_of::<f64>() + counts,
-    }
-}
-
-/// Returns an array of the numbers of planes.
-pub(super) fn plane_numbers(count: usize) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(0..count as i64))
 }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::provider::window::spec::{OutputColumn, SeriesAggregate};
+use crate::provider::window::plan::spec::{OutputColumn, SeriesAggregate};
 
 /// For each output plane of a walk, the planes that it needs.
 #[derive(Debug, Clone)]
-pub(super) struct PlaneNeeds {
+pub(in crate::provider::window) struct PlaneNeeds {
     /// The first plane that this output plane or a later one needs.
     pub low: Vec<u32>,
     /// The end of the planes that this output plane or an earlier one needs.
@@ -120,7 +120,7 @@ impl PlaneNeeds {
 }
 
 /// Returns the frames in the opposite walking order.
-pub(super) fn mirrored(frames: &[Range<u32>]) -> Arc<[Range<u32>]> {
+pub(in crate::provider::window) fn mirrored(frames: &[Range<u32>]) -> Arc<[Range<u32>]> {
     let count = frames.len() as u32;
     let mirrored = frames.iter().rev();
     mirrored
@@ -129,7 +129,7 @@ pub(super) fn mirrored(frames: &[Range<u32>]) -> Arc<[Range<u32>]> {
 }
 
 /// Returns indices of planes in the opposite walking order.
-pub(super) fn mirrored_planes(planes: &[Option<u32>]) -> Arc<[Option<u32>]> {
+pub(in crate::provider::window) fn mirrored_planes(planes: &[Option<u32>]) -> Arc<[Option<u32>]> {
     let count = planes.len() as u32;
     let mirrored = planes.iter().rev();
     mirrored

@@ -15,7 +15,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
 use crate::provider::planning::pruning::segments;
 use crate::provider::scan::chunk_walk::ChunkWalk;
-use crate::provider::scan::grid_reader::GridReader;
+use crate::provider::scan::grid::reader::GridReader;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, GridSelection,
     GridSource, RowCount, sum_of_integers,

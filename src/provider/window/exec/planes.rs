@@ -13,15 +13,12 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use crate::grid::{Cells, IndexSet, Selection, Window};
 use crate::provider::scan::in_flight::{InFlight, PendingBlock};
 use crate::provider::source::{ReadCounts, SharedChunks, WindowReader};
-use crate::provider::window::spec::WindowSpec;
-use crate::provider::window::states::Plane;
+use crate::provider::window::exec::states::Plane;
+use crate::provider::window::plan::spec::{MIN_PLANES, WindowSpec};
+use crate::provider::window::plan::tiles::Tile;
 
 /// The number of cells that are read at a time, unless a single plane has more.
 const MAX_CELLS: u64 = 64 << 10;
-/// The minimum number of planes that are read at a time if the cells of a plane are scattered over the
-/// chunk.
-const MIN_PLANES: u64 = 16;
-
 /// Consecutive planes, in walking order.
 struct PlaneGroup {
     /// The number of the first plane.
@@ -34,7 +31,7 @@ struct PlaneGroup {
 }
 
 /// The planes of one tile that are in memory.
-pub(super) struct PlaneRing {
+pub(in crate::provider::window) struct PlaneRing {
     groups: VecDeque<PlaneGroup>,
     lanes: usize,
     /// The end of the planes that were read.
@@ -86,7 +83,7 @@ impl PlaneRing {
 }
 
 /// Reads the planes of one tile in walking order, in groups.
-pub(super) struct PlaneReader {
+pub(in crate::provider::window) struct PlaneReader {
     spec: Arc<WindowSpec>,
     reader: Option<Box<dyn WindowReader>>,
     attributes: Vec<usize>,
@@ -102,14 +99,6 @@ pub(super) struct PlaneReader {
     next: Option<(Window, Range<usize>, PendingBlock)>,
     /// For a group with this number of planes, the cells of its planes in the order of reading.
     order: Option<(usize, UInt32Array)>,
-}
-
-/// The indices of a tile along each axis. Along the order axis, all of them.
-#[derive(Debug, Clone)]
-pub(super) struct Tile {
-    pub ranges: Vec<Range<u64>>,
-    /// The number of series.
-    pub lanes: usize,
 }
 
 impl PlaneReader {
@@ -340,12 +329,6 @@ fn inner_lanes(spec: &WindowSpec, window: &Window) -> usize {
     let counts = ranges.skip(spec.axis + 1);
     let counts = counts.map(|(range, set)| set.rank(range.end) - set.rank(range.start));
     counts.product::<u64>() as usize
-}
-
-/// Returns the number of planes to account for while a tile is read: each counts twice, once in the
-/// cells of the chunk and once in the order of planes.
-pub(super) fn planes_being_read(is_scattered: bool) -> usize {
-    2 * if is_scattered { MIN_PLANES as usize } else { 1 }
 }
 
 /// Returns the maximum number of planes of a tile that are read at a time.

@@ -36,7 +36,7 @@ macro_rules! with_numbers {
 
 /// One plane of cells: the cells of all series of a tile at one index of the order axis.
 #[derive(Clone, Copy)]
-pub(super) struct Plane<'a> {
+pub(in crate::provider::window) struct Plane<'a> {
     /// The planes of a group, one after another.
     pub cells: &'a ArrayRef,
     /// The first cell of the plane.
@@ -46,7 +46,7 @@ pub(super) struct Plane<'a> {
 }
 
 /// An aggregate of the cells of each series. Adding is commutative and associative, up to rounding.
-pub(super) trait SeriesState: Send {
+pub(in crate::provider::window) trait SeriesState: Send {
     /// Returns the state without cells.
     fn new(lanes: usize) -> Self;
 
@@ -62,7 +62,7 @@ pub(super) trait SeriesState: Send {
 
 /// The number of cells and of null cells of each series.
 #[derive(Default)]
-pub(super) struct CellCounts {
+pub(in crate::provider::window) struct CellCounts {
     /// The number of planes.
     planes: u32,
     /// The number of nulls of each series; `None` if there are none.
@@ -154,13 +154,20 @@ impl SeriesState for CellCounts {
 }
 
 /// Appends the counts of two states.
-pub(super) fn append_counts(one: &CellCounts, other: &CellCounts, lanes: usize, to: &mut Vec<i64>) {
+pub(in crate::provider::window) fn append_counts(
+    one: &CellCounts,
+    other: &CellCounts,
+    lanes: usize,
+    to: &mut Vec<i64>,
+) {
     to.reserve(lanes);
     one.with(other, lanes, |_, count| to.push(i64::from(count)));
 }
 
 /// A number that cells are added up as.
-pub(super) trait Summed: Copy + Default + Send + 'static {
+pub(in crate::provider::window) trait Summed:
+    Copy + Default + Send + 'static
+{
     /// Adds two numbers. Integers wrap around, like DataFusion's.
     fn plus(self, other: Self) -> Self;
     /// Converts the number.
@@ -208,14 +215,14 @@ macro_rules! summed_as {
 summed_as!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 
 /// The sum of each series. Unsigned integers are added up as signed ones with the same bits.
-pub(super) struct Sums<T> {
+pub(in crate::provider::window) struct Sums<T> {
     sums: Vec<T>,
     pub counts: CellCounts,
 }
 
 /// Replaces each number by a function of it and of the number of a cell, except where the cell is
 /// null.
-pub(super) fn fold<A: Copy, N: Copy>(
+pub(in crate::provider::window) fn fold<A: Copy, N: Copy>(
     to: &mut [A],
     numbers: &[N],
     nulls: Option<&NullBuffer>,
@@ -302,7 +309,7 @@ impl<T: Summed> Sums<T> {
 }
 
 /// The mean and the sum of squared deviations of each series.
-pub(super) struct Moments {
+pub(in crate::provider::window) struct Moments {
     /// The mean and the sum of squared deviations.
     moments: Vec<(f64, f64)>,
     numbers: Vec<u32>,

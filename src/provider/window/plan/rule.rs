@@ -12,11 +12,11 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
 
 use crate::provider::catalog::settings::config::ArraySettings;
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::plans::below::{InlinedInput, columns_in};
-use crate::provider::window::builder::SpecBuilder;
-use crate::provider::window::operator::ArrayWindowExec;
-use crate::provider::window::order::{MAX_INDICES, WindowInput};
+use crate::provider::window::exec::operator::ArrayWindowExec;
+use crate::provider::window::plan::builder::SpecBuilder;
+use crate::provider::window::plan::order::{MAX_INDICES, WindowInput};
 
 /// Replaces window operators over an array by [`ArrayWindowExec`], if the windows lie along one axis.
 ///

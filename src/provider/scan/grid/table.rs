@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::planning::product_mask::kept_chunks;
 use crate::provider::planning::pushdown::Pushdown;
-use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     BlockSource, ColumnKind, DIMENSION, GridSource, ReplaceGrid, SelectedBlocks, for_columns,

@@ -23,15 +23,13 @@ use datafusion::physical_plan::windows::{
 use crate::provider::functions::extremes::is_max;
 use crate::provider::plans::below::columns_in;
 use crate::provider::source::for_columns;
-use crate::provider::window::frames::{self, Pick, reversed};
-use crate::provider::window::needs::{PlaneNeeds, mirrored, mirrored_planes};
-use crate::provider::window::order::{SeriesRows, WindowInput};
-use crate::provider::window::output::state_bytes;
-use crate::provider::window::planes::planes_being_read;
-use crate::provider::window::spec::{
-    OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, WindowSpec, width,
+use crate::provider::window::plan::frames::{self, Pick, reversed};
+use crate::provider::window::plan::needs::{PlaneNeeds, mirrored, mirrored_planes};
+use crate::provider::window::plan::order::{SeriesRows, WindowInput};
+use crate::provider::window::plan::spec::{
+    OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, WindowSpec, planes_being_read, width,
 };
-use crate::provider::window::tiles::Tiles;
+use crate::provider::window::plan::tiles::Tiles;
 
 /// The approximate number of bytes that the planes and states of a tile may take.
 const MAX_TILE_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 48 << 20 };
@@ -40,7 +38,7 @@ const MAX_TILE_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 48 << 20 };
 const MAX_TILES_PER_CHUNK: u64 = if cfg!(test) { 1 << 10 } else { 32 };
 
 /// Collects the planes, aggregates and output columns of an operator.
-pub(super) struct SpecBuilder<'a> {
+pub(in crate::provider::window) struct SpecBuilder<'a> {
     input: &'a WindowInput<'a>,
     axis: usize,
     planes: Vec<PlaneExpr>,
@@ -299,7 +297,7 @@ impl<'a> SpecBuilder<'a> {
                 let needs = PlaneNeeds::new(outputs, aggregates, 0..count, totals_first);
                 let states = aggregates.iter().zip(&needs.states);
                 let states: usize = states
-                    .map(|(aggregate, states)| (states + 2) * state_bytes(aggregate))
+                    .map(|(aggregate, states)| (states + 2) * aggregate.state_bytes())
                     .sum();
                 let per_series = needs.planes * bytes_per_plane + states;
                 let is_better = best.as_ref().is_none_or(|(least, ..)| per_series < *least);
@@ -381,8 +379,10 @@ fn function_of(
     let is_float = *data_type == DataType::Float64 && *result == DataType::Float64;
     if inner.is::<Count>() {
         // Other types, such as dictionaries, have nulls that are not in the array's own null buffer.
-        let is_plain = data_type.is_primitive() || data_type.is_string() || data_type.is_binary();
-        let is_plain = is_plain || *data_type == DataType::Boolean;
+        let is_plain = data_type.is_primitive()
+            || data_type.is_string()
+            || data_type.is_binary()
+            || *data_type == DataType::Boolean;
         return is_plain.then_some(SeriesFunction::Count);
     } else if inner.is::<Sum>() {
         return match (data_type, result) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, make_comparator, new_null_array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, make_comparator, new_null_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
@@ -16,16 +16,15 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::windows::WindowExpr;
 
 use crate::grid::IndexSet;
-use crate::provider::join::zip::Side;
+use crate::provider::join::side::Side;
 use crate::provider::plans::below::replace_columns;
-use crate::provider::window::output::plane_numbers;
 
 /// The maximum number of selected indices along an axis that windows are ordered by, or whose values
 /// are tested for repetition.
-pub(super) const MAX_INDICES: u64 = 1 << 20;
+pub(in crate::provider::window) const MAX_INDICES: u64 = 1 << 20;
 
 /// The rows that windows are computed over: the selected cells of an array.
-pub(super) struct WindowInput<'a> {
+pub(in crate::provider::window) struct WindowInput<'a> {
     pub side: &'a Side,
     /// The columns of the input, all nullable, and one more: the number of a row along the axis.
     pub schema: SchemaRef,
@@ -34,7 +33,7 @@ pub(super) struct WindowInput<'a> {
 }
 
 /// The rows of one series, in the order of a window.
-pub(super) struct SeriesRows {
+pub(in crate::provider::window) struct SeriesRows {
     /// The columns of the input that depend on the order axis alone; the others are null.
     pub batch: RecordBatch,
     /// `true` if the rows are in descending order of the indices of the axis.
@@ -258,6 +257,11 @@ impl<'a> WindowInput<'a> {
         }
         Ok(Some(partitions))
     }
+}
+
+/// Returns an array of the numbers of planes.
+fn plane_numbers(count: usize) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(0..count as i64))
 }
 
 /// Returns `true` if a frame has an offset in units of the order key, such as `RANGE 5 PRECEDING`.

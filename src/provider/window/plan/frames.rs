@@ -14,11 +14,14 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::windows::{WindowExpr, WindowUDFExpr, create_window_expr};
 
-use crate::provider::window::needs::{mirrored, mirrored_planes};
-use crate::provider::window::order::{SeriesRows, WindowInput};
+use crate::provider::window::plan::needs::{mirrored, mirrored_planes};
+use crate::provider::window::plan::order::{SeriesRows, WindowInput};
 
 /// Returns the values of a window that depends on the order axis alone, by ascending indices.
-pub(super) fn values(window: &Arc<dyn WindowExpr>, rows: &SeriesRows) -> Result<ArrayRef> {
+pub(in crate::provider::window) fn values(
+    window: &Arc<dyn WindowExpr>,
+    rows: &SeriesRows,
+) -> Result<ArrayRef> {
     let parts = rows.partitions.iter();
     let parts = parts.map(|part| window.evaluate(&rows.batch.slice(part.start, part.len())));
     let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -31,7 +34,7 @@ pub(super) fn values(window: &Arc<dyn WindowExpr>, rows: &SeriesRows) -> Result<
 }
 
 /// Returns the values from last to first.
-pub(super) fn reversed(values: &ArrayRef) -> Result<ArrayRef> {
+pub(in crate::provider::window) fn reversed(values: &ArrayRef) -> Result<ArrayRef> {
     let rows = (0..values.len() as u64).rev();
     let rows = arrow::array::UInt64Array::from_iter_values(rows);
     Ok(arrow::compute::take(values, &rows, None)?)
@@ -39,7 +42,7 @@ pub(super) fn reversed(values: &ArrayRef) -> Result<ArrayRef> {
 
 /// Returns the frame of each index along the axis, by ascending indices; `None` if the bounds of the
 /// frames descend.
-pub(super) fn frames(
+pub(in crate::provider::window) fn frames(
     window: &Arc<dyn WindowExpr>,
     rows: &SeriesRows,
 ) -> Result<Option<Arc<[Range<u32>]>>> {
@@ -73,7 +76,7 @@ pub(super) fn frames(
 }
 
 /// A function whose value is the argument's value in another row of the partition.
-pub(super) struct Pick {
+pub(in crate::provider::window) struct Pick {
     /// For each index along the axis, ascending, the rank of the index to take the value from.
     pub ranks: Arc<[Option<u32>]>,
     /// The value where there is none to take.
@@ -81,7 +84,7 @@ pub(super) struct Pick {
 }
 
 /// Returns the rows that a window function takes its values from.
-pub(super) fn pick(
+pub(in crate::provider::window) fn pick(
     window: &Arc<dyn WindowExpr>,
     function: &WindowUDFExpr,
     input: &WindowInput<'_>,

@@ -12,15 +12,15 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::SharedChunks;
-use crate::provider::window::needs::PlaneNeeds;
-use crate::provider::window::output::{TileOutput, state_bytes};
-use crate::provider::window::planes::{PlaneReader, PlaneRing};
-use crate::provider::window::spec::{WindowSpec, width};
-use crate::provider::window::tiles::TileJob;
+use crate::provider::window::exec::output::TileOutput;
+use crate::provider::window::exec::planes::{PlaneReader, PlaneRing};
+use crate::provider::window::plan::needs::PlaneNeeds;
+use crate::provider::window::plan::spec::{WindowSpec, width};
+use crate::provider::window::plan::tiles::TileJob;
 
 /// Returns the rows of one partition. The stream yields to the scheduler after every bounded amount of
 /// work.
-pub(super) fn rows(
+pub(in crate::provider::window) fn rows(
     spec: Arc<WindowSpec>,
     partition: usize,
     context: &TaskContext,
@@ -204,7 +204,7 @@ fn bytes(spec: &WindowSpec, needs: &PlaneNeeds, lanes: usize) -> usize {
         .sum();
     let states = spec.aggregates.iter().zip(&needs.states);
     let states: usize = states
-        .map(|(aggregate, states)| (states + 2) * state_bytes(aggregate))
+        .map(|(aggregate, states)| (states + 2) * aggregate.state_bytes())
         .sum();
     let planes = needs.planes + spec.planes_being_read;
     lanes.saturating_mul(planes * per_plane + states)

@@ -11,14 +11,18 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::grid::Selection;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::GridSource;
-use crate::provider::window::tiles::Tiles;
+use crate::provider::window::plan::tiles::Tiles;
 
-/// Everything that an [`ArrayWindowExec`](super::ArrayWindowExec) computes.
+/// The minimum number of planes that are read at a time if the cells of a plane are scattered over the
+/// chunk.
+pub(in crate::provider::window) const MIN_PLANES: u64 = 16;
+
+/// Everything that an [`ArrayWindowExec`](crate::provider::window::ArrayWindowExec) computes.
 ///
 /// Planes are numbered along the order axis in *walking order*, which is ascending or descending by the
 /// indices of the axis, whichever needs fewer planes in memory.
 #[derive(Debug)]
-pub(super) struct WindowSpec {
+pub(in crate::provider::window) struct WindowSpec {
     pub grid: Arc<dyn GridSource>,
     pub selection: Selection,
     pub options: ReadOptions,
@@ -52,7 +56,7 @@ pub(super) struct WindowSpec {
 
 /// An expression that is evaluated once per cell.
 #[derive(Debug, Clone)]
-pub(super) struct PlaneExpr {
+pub(in crate::provider::window) struct PlaneExpr {
     /// The expression, over the columns that are read.
     pub expr: Arc<dyn PhysicalExpr>,
     pub data_type: DataType,
@@ -60,7 +64,7 @@ pub(super) struct PlaneExpr {
 
 /// An aggregate over a frame.
 #[derive(Debug, Clone)]
-pub(super) struct SeriesAggregate {
+pub(in crate::provider::window) struct SeriesAggregate {
     /// The index of the plane expression.
     pub plane: usize,
     /// The frame of each plane.
@@ -69,6 +73,16 @@ pub(super) struct SeriesAggregate {
 }
 
 impl SeriesAggregate {
+    /// Returns the bytes per series that each of its states takes.
+    pub fn state_bytes(&self) -> usize {
+        let counts = size_of::<u32>();
+        match self.function {
+            SeriesFunction::Count => counts,
+            SeriesFunction::Deviation { .. } => 2 * size_of::<f64>() + counts,
+            _ => size_of::<f64>() + counts,
+        }
+    }
+
     /// Returns `true` if all frames are the same.
     pub fn is_total(&self) -> bool {
         let first = self.frames.first();
@@ -78,7 +92,7 @@ impl SeriesAggregate {
 
 /// The function of an aggregate, by the type of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SeriesFunction {
+pub(in crate::provider::window) enum SeriesFunction {
     Count,
     FloatSum,
     IntegerSum,
@@ -95,7 +109,7 @@ pub(super) enum SeriesFunction {
 
 /// The source of an output column.
 #[derive(Debug, Clone)]
-pub(super) enum OutputColumn {
+pub(in crate::provider::window) enum OutputColumn {
     /// The coordinates of an axis.
     Axis(usize),
     /// One value per plane, whatever the series.
@@ -145,7 +159,13 @@ impl WindowSpec {
     }
 }
 
+/// Returns the number of planes to account for while a tile is read: each counts twice, once in the
+/// cells of the chunk and once in the order of planes.
+pub(in crate::provider::window) fn planes_being_read(is_scattered: bool) -> usize {
+    2 * if is_scattered { MIN_PLANES as usize } else { 1 }
+}
+
 /// Returns the approximate number of bytes of one value of a type.
-pub(super) fn width(data_type: &DataType) -> usize {
+pub(in crate::provider::window) fn width(data_type: &DataType) -> usize {
     data_type.primitive_width().unwrap_or(32).max(1)
 }

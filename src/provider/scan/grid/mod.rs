@@ -1,0 +1,5 @@
+//! Scans of dense arrays: a grid as a table, its chunks as blocks, and the reader of these.
+
+pub(crate) mod blocks;
+pub(crate) mod reader;
+pub mod table;

@@ -1,0 +1,9 @@
+//! Runs windows along an axis: the operator, the planes of a tile, and the states of its series.
+
+mod extremes;
+pub(in crate::provider::window) mod operator;
+mod output;
+mod planes;
+mod sliding;
+mod states;
+mod stream;

@@ -1,0 +1,9 @@
+//! Plans windows along an axis: the rule, the frames, the plane that each output needs, and the tiles.
+
+mod builder;
+mod frames;
+pub(in crate::provider::window) mod needs;
+mod order;
+pub(crate) mod rule;
+pub(in crate::provider::window) mod spec;
+pub(in crate::provider::window) mod tiles;
