@@ -60,7 +60,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads an unsigned LEB128 integer of up to 64 bits.
+    #[inline]
     pub fn varint(&mut self, field: &'static str) -> Result<u64, Fault> {
+        match self.bytes.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.bytes = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(field),
+        }
+    }
+
+    fn long_varint(&mut self, field: &'static str) -> Result<u64, Fault> {
         let mut value = 0u64;
         for (position, byte) in self.bytes.iter().take(MAX_VARINT_BYTES).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * position);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tatami::blobs::BlobDirectory;
+use crate::format::tatami::blobs::{BlobDirectory, BlobTotals};
 use crate::format::tatami::bloom::BloomFilter;
 use crate::format::tatami::byte_map::RegionKind;
 use crate::format::tatami::layout::bounds::{Scalar, ValueBounds};
@@ -343,6 +343,13 @@ impl TatamiFile {
                 Err(Error::invalid(self.path(), message))
             }
         }
+    }
+
+    /// Returns the number and the lengths of the values of a blob column; `None` for other columns.
+    pub fn blob_totals(&self, column: usize) -> Option<BlobTotals> {
+        self.blobs(column)
+            .ok()
+            .map(|(_, directory)| directory.totals())
     }
 
     /// Returns the parts of the inverted index, if there is one.

@@ -62,6 +62,7 @@ pub use pages::page::{MAX_PAGE_ROWS, Page};
 pub use pages::page_index::PageIndexEntry;
 pub use pages::payload::MAX_PAYLOAD_BYTES;
 pub use pages::reader::PageReader;
+pub use pages::strings::Strings;
 pub use pages::values::{ColumnValues, Values};
 pub use ranges::{IndexRecord, RangeBuffer};
 pub use verify::verify;

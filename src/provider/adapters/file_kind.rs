@@ -79,6 +79,15 @@ impl FileKind {
         Some(*kind)
     }
 
+    /// Returns `true` for `.tatami`.
+    pub(in crate::provider) fn is_documents(self) -> bool {
+        match self {
+            #[cfg(feature = "tatami")]
+            Self::Tatami => true,
+            _ => false,
+        }
+    }
+
     /// Returns `true` if files of this format hold arrays rather than rows.
     pub fn is_array(self) -> bool {
         match self {

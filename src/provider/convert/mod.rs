@@ -51,6 +51,8 @@ pub struct ConvertOptions {
     pub threads: usize,
     /// Options for reading the input that only its format has, by name.
     pub format_options: BTreeMap<String, String>,
+    /// For an output of rows, the options of `COPY` to its format, by name: `sort_key` of documents.
+    pub output_options: BTreeMap<String, String>,
 }
 
 impl Default for ConvertOptions {
@@ -66,6 +68,7 @@ impl Default for ConvertOptions {
             memory: MEMORY,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             format_options: BTreeMap::new(),
+            output_options: BTreeMap::new(),
         }
     }
 }
@@ -77,7 +80,14 @@ impl ConvertOptions {
         let has_chunks = target.is_array() && target != FileKind::Npy;
         let options = [
             ("chunk", self.chunk.is_some() && !has_chunks),
-            ("codec", self.compression.is_some() && !has_chunks),
+            (
+                "codec",
+                self.compression.is_some() && !has_chunks && !target.is_documents(),
+            ),
+            (
+                "option",
+                !self.output_options.is_empty() && target.is_array(),
+            ),
             ("zone-maps", self.zone_maps && target != FileKind::Tet),
             (
                 "dims",

@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use url::Url;
 
 use crate::error::Error;
+use crate::format::array::Compression;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::session::enable_arrays;
@@ -68,7 +69,7 @@ pub(super) async fn convert(
             text(output)?.to_string(),
         ),
         None => {
-            let (factory, given) = row_format(&ctx, target)?;
+            let (factory, given) = row_format(&ctx, target, options)?;
             // DataFusion would interpret a plain path as a glob pattern, so pass a URL.
             (factory, given, url(output)?)
         }
@@ -114,6 +115,7 @@ fn array_format(
 fn row_format(
     ctx: &SessionContext,
     target: FileKind,
+    options: &ConvertOptions,
 ) -> Result<(Arc<dyn FileFormatFactory>, HashMap<String, String>)> {
     let extension = target.stored_as().to_lowercase();
     let state = ctx.state();
@@ -123,6 +125,21 @@ fn row_format(
     let mut given = HashMap::new();
     if target == FileKind::Csv {
         given.insert("format.has_header".to_string(), "true".to_string());
+    }
+    if let (true, Some(compression)) = (target.is_documents(), options.compression) {
+        let (codec, level) = match compression {
+            Compression::Raw => ("none", None),
+            Compression::Zstd { level } => ("zstd", Some(level)),
+        };
+        given.insert("format.compression".to_string(), codec.to_string());
+        given.extend(level.map(|level| ("format.level".to_string(), level.to_string())));
+    }
+    for (name, value) in &options.output_options {
+        let name = match name.contains('.') {
+            true => name.clone(),
+            false => format!("format.{name}"),
+        };
+        given.insert(name, value.clone());
     }
     Ok((factory, given))
 }

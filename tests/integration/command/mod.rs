@@ -1,6 +1,7 @@
 //! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
 
 mod budget;
+mod documents;
 mod explained;
 mod failures;
 mod files;

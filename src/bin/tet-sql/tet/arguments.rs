@@ -58,7 +58,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = INFO_EXAMPLES)]
 pub struct InfoArguments {
-    /// A .tet file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
+    /// A .tet or .tatami file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// The datasets (the default)
     #[arg(long)]
@@ -99,7 +99,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
-    /// A .tet file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
+    /// A .tet or .tatami file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// Decode every chunk, not only the first 128
     #[arg(long)]
@@ -159,9 +159,11 @@ Examples:
   tet convert weather.tet temperature.npy --dataset temperature
   tet convert stations.parquet stations.tet --dims time,station
   tet convert 'weather.tet#temperature' temperature.parquet
+  tet convert pages.jsonl pages.tatami --option sort_key=url --option blob=body
+  tet convert pages.tatami pages.parquet --read-option blobs=strict
 
-The extensions select the formats: .tet, .zarr, .npy and .npz hold arrays; .parquet, .csv, .json (also .ndjson, .jsonl) and
-.arrow (also .feather) hold rows. Arrays are converted to arrays directly, with their attributes and coordinates; all other
+The extensions select the formats: .tet, .zarr, .npy and .npz hold arrays; .parquet, .csv, .json (also .ndjson, .jsonl),
+.arrow (also .feather) and .tatami hold rows. Arrays are converted to arrays directly, with their attributes and coordinates; all other
 conversions go through rows.";
 
 #[derive(Debug, Args)]
@@ -206,6 +208,19 @@ pub struct ConvertArguments {
     /// File with the key of an encrypted TileDB array
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Option of COPY to the format of OUT, for rows and documents: sort_key=url. May be repeated
+    #[arg(long = "option", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    pub options: Vec<(String, String)>,
+    /// Option of the format of IN, as in CREATE EXTERNAL TABLE: blobs=strict. May be repeated
+    #[arg(long = "read-option", value_name = "NAME=VALUE", value_parser = name_and_value)]
+    pub read_options: Vec<(String, String)>,
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_string(), value.to_string())),
+        _ => Err("expected NAME=VALUE".to_string()),
+    }
 }
 
 /// The encoding of chunks.

@@ -30,6 +30,12 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
         let path = path.display().to_string();
         options.format_options.insert("key_file".to_string(), path);
     }
+    options
+        .format_options
+        .extend(arguments.read_options.iter().cloned());
+    options
+        .output_options
+        .extend(arguments.options.iter().cloned());
     options.compression = match (arguments.codec, arguments.level) {
         (Some(Codec::Raw), None) => Some(Compression::Raw),
         (Some(Codec::Raw), Some(_)) => {

@@ -1,11 +1,14 @@
 //! Decodes the payload of a page into the values of a column.
 
+use bytes::Bytes;
+
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::encoding::{Word, decode_integers};
 use crate::format::tatami::layout::record::{RECORD_FLAG_INLINE_BOUNDS, RecordHeader};
 use crate::format::tatami::layout::types::{ColumnType, Encoding};
 use crate::format::tatami::pages::bitmap::{Bitmap, bit, count_set};
+use crate::format::tatami::pages::strings::Strings;
 use crate::format::tatami::pages::values::{ColumnValues, Values};
 
 /// A page split into its parts.
@@ -69,12 +72,35 @@ pub(crate) fn append_page(
         Values::Width2(words) => append_words(&page, encoding, selected, words)?,
         Values::Width4(words) => append_words(&page, encoding, selected, words)?,
         Values::Width8(words) => append_words(&page, encoding, selected, words)?,
-        Values::Variable { offsets, data } => match selected {
-            None => append_strings(&page, offsets, data)?,
-            Some(selected) => append_selected_strings(&page, selected, offsets, data)?,
-        },
+        Values::Strings(strings) => {
+            let all: Vec<u32>;
+            let selected = match selected {
+                Some(selected) => selected,
+                None => {
+                    all = (0..header.values).collect();
+                    &all
+                }
+            };
+            append_selected_strings(&page, selected, strings)?;
+        }
     }
     out.validity.push_page(page.validity, page.rows, selected);
+    Ok(())
+}
+
+/// Appends all strings of a page, which share its payload.
+pub(crate) fn append_strings_page(
+    header: &RecordHeader,
+    payload: &Bytes,
+    out: &mut ColumnValues,
+) -> Result<(), Fault> {
+    let page = PageParts::split(header, payload)?;
+    encoding(header, out.column_type())?;
+    let is_text = out.column_type() == ColumnType::String;
+    if let Values::Strings(strings) = &mut out.values {
+        append_strings(&page, payload, is_text, strings)?;
+    }
+    out.validity.push_page(page.validity, page.rows, None);
     Ok(())
 }
 
@@ -198,33 +224,36 @@ fn append_bits(
     Ok(())
 }
 
-/// Returns `length` as an offset.
-fn offset(length: usize) -> Result<i32, Fault> {
-    i32::try_from(length).map_err(|_| {
-        let expected = format!("at most {} bytes; read fewer rows at a time", i32::MAX);
-        Fault::new("text of all rows", format!("{length} bytes"), expected)
-    })
-}
-
 fn append_strings(
     page: &PageParts<'_>,
-    offsets: &mut Vec<i32>,
-    data: &mut Vec<u8>,
+    payload: &Bytes,
+    is_text: bool,
+    out: &mut Strings,
 ) -> Result<(), Fault> {
-    // The sum of all lengths is less than that of the encoded strings.
-    offset(data.len().saturating_add(page.encoded.len()))?;
     if page.present > page.encoded.len() {
         let found = format!("{} bytes for {} strings", page.encoded.len(), page.present);
         return Err(Fault::new("page payload", found, "1 byte or more for each"));
     }
-    data.reserve(page.encoded.len());
-    offsets.reserve(page.rows);
+    out.reserve(page.rows);
+    let mut shared = out.share(payload);
     let mut strings = Cursor::new(page.encoded);
+    let is_start = |byte: Option<&u8>| byte.is_none_or(|byte| byte & 0xc0 != 0x80);
+    let mut are_divided = is_text;
     for row in 0..page.rows {
-        if page.validity.is_none_or(|validity| bit(validity, row)) {
-            data.extend_from_slice(strings.byte_string("string")?);
+        if page.validity.is_some_and(|validity| !bit(validity, row)) {
+            shared.push_empty();
+            continue;
         }
-        offsets.push(data.len() as i32);
+        let string = strings.byte_string("string")?;
+        let after = strings.rest();
+        are_divided &= is_start(string.first().or(after.first())) && is_start(after.first());
+        let start = payload.len() - after.len() - string.len();
+        shared.push(start, string.len());
+    }
+    // If the strings with the lengths between them are one valid text, and no character crosses the
+    // border of a string, each of them is valid: one check of a page is faster than one of each string.
+    if !are_divided || std::str::from_utf8(page.encoded).is_err() {
+        shared.set_unchecked();
     }
     strings.finish("page payload")
 }
@@ -232,8 +261,7 @@ fn append_strings(
 fn append_selected_strings(
     page: &PageParts<'_>,
     selected: &[u32],
-    offsets: &mut Vec<i32>,
-    data: &mut Vec<u8>,
+    out: &mut Strings,
 ) -> Result<(), Fault> {
     let mut strings = Cursor::new(page.encoded);
     let mut next = 0;
@@ -245,11 +273,11 @@ fn append_selected_strings(
         for _ in 0..skipped {
             strings.byte_string("string")?;
         }
-        if page.validity.is_none_or(|validity| bit(validity, row)) {
-            data.extend_from_slice(strings.byte_string("string")?);
+        match page.validity.is_none_or(|validity| bit(validity, row)) {
+            true => out.push_copy(strings.byte_string("string")?),
+            false => out.push_empty(),
         }
         next = row + 1;
-        offsets.push(offset(data.len())?);
     }
     Ok(())
 }

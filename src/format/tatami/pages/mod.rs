@@ -6,4 +6,5 @@ pub(super) mod page;
 pub(super) mod page_index;
 pub(super) mod payload;
 pub(super) mod reader;
+pub(super) mod strings;
 pub(super) mod values;

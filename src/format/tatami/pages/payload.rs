@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use bytes::Bytes;
 use zstd::zstd_safe::{self, DCtx, DDict, InBuffer, OutBuffer, ResetDirective, SafeResult};
 
 use crate::format::fault::Fault;
@@ -61,6 +62,15 @@ impl Decompressor {
             )),
         }
     }
+
+    /// Does the same as [`Self::payload`], and returns bytes that no other call overwrites.
+    pub fn shared_payload(&mut self, header: &RecordHeader, stored: &[u8]) -> Result<Bytes, Fault> {
+        self.payload(header, stored)?;
+        Ok(match header.codec() {
+            Some(Codec::None) => Bytes::copy_from_slice(stored),
+            _ => std::mem::take(&mut self.raw).into(),
+        })
+    }
 }
 
 /// Returns the codec of a record. Fails if its id is unknown or the format defines no layout for it.
@@ -90,6 +100,8 @@ pub(crate) struct PartialPayload {
     raw: Vec<u8>,
     decompressed: usize,
     size: usize,
+    /// The payload, if it is shared with its values. `raw` is empty then.
+    shared: Option<Bytes>,
 }
 
 impl std::fmt::Debug for PartialPayload {
@@ -100,14 +112,16 @@ impl std::fmt::Debug for PartialPayload {
 
 impl PartialPayload {
     /// Starts a new payload, and verifies its checksum. The payload may refer to the raw content of a
-    /// dictionary.
+    /// dictionary. With `is_whole`, all of it is decompressed at once.
     pub fn start(
         &mut self,
         header: &RecordHeader,
         stored: &[u8],
         dictionary: Option<&[u8]>,
+        is_whole: bool,
     ) -> Result<(), Fault> {
         (self.size, self.decompressed, self.taken) = (0, 0, 0);
+        self.shared = None;
         check_crc("payload checksum", stored, header.crc)?;
         match known_codec(header)? {
             Codec::Zstd => {
@@ -120,7 +134,7 @@ impl PartialPayload {
                 // Without a declared size, the context might need far more memory than the payload. And a
                 // small payload is not worth the buffers of a stream.
                 let declared = zstd_safe::get_frame_content_size(stored).ok().flatten();
-                if size <= STEP_BYTES || declared != Some(size as u64) {
+                if is_whole || size <= STEP_BYTES || declared != Some(size as u64) {
                     decompress(context, header, stored, &mut self.raw)?;
                     (self.size, self.decompressed) = (size, size);
                     return Ok(());
@@ -183,8 +197,21 @@ impl PartialPayload {
         self.size
     }
 
+    /// Returns the whole payload, for values that share it.
+    pub fn shared(&mut self) -> Result<&Bytes, Fault> {
+        self.first(self.size)?;
+        let raw = &mut self.raw;
+        raw.truncate(self.size);
+        Ok(self
+            .shared
+            .get_or_insert_with(|| std::mem::take(raw).into()))
+    }
+
     /// Returns the first `end` bytes of the payload, or more, or all of it if it is shorter.
     pub fn first(&mut self, end: usize) -> Result<&[u8], Fault> {
+        if let Some(shared) = &self.shared {
+            return Ok(shared);
+        }
         let end = end.min(self.size);
         if self.decompressed < end {
             let context = context_in(&mut self.context)?;
@@ -336,7 +363,7 @@ mod tests {
         let mut payload = PartialPayload::default();
         for _ in 0..2 {
             payload
-                .start(&header(Codec::Zstd, &raw, &stored), &stored, None)
+                .start(&header(Codec::Zstd, &raw, &stored), &stored, None, false)
                 .unwrap();
             assert_eq!(payload.size(), raw.len());
             for end in [1, 1000, 200_000, 5, usize::MAX] {
@@ -348,11 +375,11 @@ mod tests {
         }
         let mut wrong = header(Codec::Zstd, &raw, &stored);
         wrong.raw_size += 1;
-        assert!(payload.start(&wrong, &stored, None).is_err());
+        assert!(payload.start(&wrong, &stored, None, false).is_err());
         wrong.raw_size = u32::MAX;
-        assert!(payload.start(&wrong, &stored, None).is_err());
+        assert!(payload.start(&wrong, &stored, None, false).is_err());
         wrong = header(Codec::Zstd, &raw, &stored[..1000]);
-        payload.start(&wrong, &stored[..1000], None).unwrap();
+        payload.start(&wrong, &stored[..1000], None, false).unwrap();
         assert!(payload.first(usize::MAX).is_err());
     }
 
@@ -372,9 +399,11 @@ mod tests {
         for stored in [frame, with_id] {
             let header = header(Codec::ZstdDict, &raw, &stored);
             let mut payload = PartialPayload::default();
-            payload.start(&header, &stored, Some(&dictionary)).unwrap();
+            payload
+                .start(&header, &stored, Some(&dictionary), true)
+                .unwrap();
             assert_eq!(payload.first(usize::MAX).unwrap(), raw);
-            assert!(payload.start(&header, &stored, None).is_err());
+            assert!(payload.start(&header, &stored, None, false).is_err());
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::format::tatami::blobs::DecodedRun;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::layout::types::ColumnType;
 use crate::format::tatami::pages::bitmap::{Validity, bit, count_set};
-use crate::format::tatami::pages::decode::{PageParts, append_page, encoding};
+use crate::format::tatami::pages::decode::{PageParts, append_page, append_strings_page, encoding};
 use crate::format::tatami::pages::page::Page;
 use crate::format::tatami::pages::payload::Decompressor;
 use crate::format::tatami::pages::values::{ColumnValues, Values};
@@ -23,7 +23,8 @@ pub struct PageReader {
     range: RangeBuffer,
     decompressor: Decompressor,
     runs: HashMap<usize, DecodedRun>,
-    blob_range: RangeBuffer,
+    /// The stored bytes of all pages that were read.
+    bytes_read: u64,
 }
 
 impl PageReader {
@@ -34,7 +35,7 @@ impl PageReader {
             range: RangeBuffer::default(),
             decompressor: Decompressor::default(),
             runs: HashMap::new(),
-            blob_range: RangeBuffer::default(),
+            bytes_read: 0,
         }
     }
 
@@ -51,13 +52,20 @@ impl PageReader {
         self.file.column_type(column).map(ColumnValues::new)
     }
 
+    /// The stored bytes of all pages and blob runs that were read.
+    pub fn bytes_read(&self) -> u64 {
+        let runs = self.runs.values().map(DecodedRun::bytes_read);
+        self.bytes_read + runs.sum::<u64>()
+    }
+
     /// Appends the values of a page to `out`: of all rows, or of the `selected` ones. Selected rows are
-    /// counted from the start of the page, in ascending order. Strings and blobs of other rows are not
-    /// copied, and blob runs without a selected row are not decoded.
+    /// counted from the start of the page, in ascending order. Without `selected`, strings and blobs share
+    /// the pages and runs they are in. Otherwise the selected ones are copied, and blob runs without a
+    /// selected row are not decoded.
     ///
     /// # Errors
     /// Fails if the page cannot be read or breaks a rule of the format, if the type or the encoding has
-    /// no defined layout, or if the byte strings in `out` would exceed 2 GiB. Clear `out` after an error.
+    /// no defined layout. Clear `out` after an error.
     pub fn read(
         &mut self,
         group: usize,
@@ -72,13 +80,23 @@ impl PageReader {
             return Err(Error::invalid(self.file.path(), message));
         }
         let (stored, page) = self.page(group, column, page, selected)?;
+        self.bytes_read += u64::from(stored.header.stored_size);
         if column_type == ColumnType::BlobRef {
             return self.read_blobs(group, column, stored, page, selected, out);
         }
-        let payload = payload(&mut self.range, &mut self.decompressor, &self.file, &stored)?;
-        payload
-            .and_then(|payload| append_page(&stored.header, payload, selected, out))
-            .map_err(|fault| self.file.page_error(group, column, page, fault))
+        let bytes = self
+            .range
+            .read(self.file.storage(), self.file.access(), stored.payload())?;
+        let (header, decompressor) = (&stored.header, &mut self.decompressor);
+        let appended = match (&out.values, selected) {
+            (Values::Strings(_), None) => decompressor
+                .shared_payload(header, bytes)
+                .and_then(|payload| append_strings_page(header, &payload, out)),
+            _ => decompressor
+                .payload(header, bytes)
+                .and_then(|payload| append_page(header, payload, selected, out)),
+        };
+        appended.map_err(|fault| self.file.page_error(group, column, page, fault))
     }
 
     /// Appends the validity of the rows of a page, without decoding their values.
@@ -160,13 +178,14 @@ impl PageReader {
                 }
             })
             .map_err(|fault| file.page_error(group, column, page, fault))?;
-        let Values::Variable { offsets, data } = &mut out.values else {
+        let Values::Strings(strings) = &mut out.values else {
             return Err(Error::invalid(
                 file.path(),
                 "blobs are read into other buffers",
             ));
         };
         let run = self.runs.entry(column).or_default();
+        let is_whole = selected.is_none_or(is_dense);
         let mut value = directory.group_start(group) + stored.present_before;
         let mut next = 0;
         let mut push = |row: usize| {
@@ -175,19 +194,11 @@ impl PageReader {
                 None => row - next,
             } as u64;
             next = row;
-            if parts.validity.is_none_or(|validity| bit(validity, row)) {
-                let range = &mut self.blob_range;
-                let is_whole = selected.is_none();
-                let bytes = run.value(file, blobs, directory, value, is_whole, range)?;
-                data.extend_from_slice(bytes);
+            if parts.validity.is_some_and(|validity| !bit(validity, row)) {
+                strings.push_empty();
+                return Ok(());
             }
-            let end = i32::try_from(data.len()).map_err(|_| {
-                let found = format!("{} bytes of blobs in a batch", data.len());
-                let expected = format!("at most {}; read fewer rows at a time", i32::MAX);
-                file.page_error(group, column, page, Fault::new("blobs", found, expected))
-            })?;
-            offsets.push(end);
-            Ok::<_, Error>(())
+            run.append(file, blobs, directory, value, is_whole, strings)
         };
         match selected {
             None => (0..parts.rows).try_for_each(&mut push)?,
@@ -195,6 +206,15 @@ impl PageReader {
         }
         out.validity.push_page(parts.validity, parts.rows, selected);
         Ok(())
+    }
+}
+
+/// Returns `true` if most of the blobs between the first and the last selected row are selected, and
+/// there are more than a few, so that runs are worth decompressing as a whole.
+fn is_dense(selected: &[u32]) -> bool {
+    match selected {
+        [first, .., last] => selected.len() >= 16 && selected.len() > (last - first) as usize / 2,
+        _ => false,
     }
 }
 

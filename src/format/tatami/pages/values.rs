@@ -2,9 +2,10 @@
 
 use crate::format::tatami::layout::types::ColumnType;
 use crate::format::tatami::pages::bitmap::{Bitmap, Validity};
+use crate::format::tatami::pages::strings::Strings;
 
 /// The values of some rows. The values of nulls are zero or empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Values {
     /// Booleans, one bit each.
     Bits(Bitmap),
@@ -16,13 +17,8 @@ pub enum Values {
     Width4(Vec<u32>),
     /// Values of eight bytes. Floats are their IEEE bits.
     Width8(Vec<u64>),
-    /// Byte strings. Row `i` is `data[offsets[i]..offsets[i + 1]]`.
-    Variable {
-        /// The offsets, one more than there are rows.
-        offsets: Vec<i32>,
-        /// The bytes of all rows.
-        data: Vec<u8>,
-    },
+    /// Byte strings.
+    Strings(Strings),
 }
 
 impl Values {
@@ -33,17 +29,14 @@ impl Values {
             (_, Some(2)) => Self::Width2(Vec::new()),
             (_, Some(4)) => Self::Width4(Vec::new()),
             (_, Some(_)) => Self::Width8(Vec::new()),
-            (_, None) => Self::Variable {
-                offsets: vec![0],
-                data: Vec::new(),
-            },
+            (_, None) => Self::Strings(Strings::default()),
         }
     }
 }
 
 /// The decoded values of a column, page after page. Signed integers, timestamps and floats are stored as
 /// the unsigned words with the same bits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ColumnValues {
     column_type: ColumnType,
     /// The rows that have a value.
@@ -81,11 +74,7 @@ impl ColumnValues {
             Values::Width2(words) => words.clear(),
             Values::Width4(words) => words.clear(),
             Values::Width8(words) => words.clear(),
-            Values::Variable { offsets, data } => {
-                offsets.clear();
-                offsets.push(0);
-                data.clear();
-            }
+            Values::Strings(strings) => strings.clear(),
         }
     }
 
@@ -106,18 +95,7 @@ impl ColumnValues {
             Values::Width2(words) => words.get(row).map(|word| word.to_le_bytes().to_vec()),
             Values::Width4(words) => words.get(row).map(|word| word.to_le_bytes().to_vec()),
             Values::Width8(words) => words.get(row).map(|word| word.to_le_bytes().to_vec()),
-            Values::Variable { .. } => self.bytes(row).map(<[u8]>::to_vec),
-        }
-    }
-
-    /// Returns the byte string of a row, which is empty for a null. `None` for other types.
-    pub fn bytes(&self, row: usize) -> Option<&[u8]> {
-        match &self.values {
-            Values::Variable { offsets, data } => {
-                let start = usize::try_from(*offsets.get(row)?).ok()?;
-                data.get(start..usize::try_from(*offsets.get(row + 1)?).ok()?)
-            }
-            _ => None,
+            Values::Strings(strings) => strings.get(row),
         }
     }
 }

@@ -216,7 +216,7 @@ impl Segment {
     /// # Errors
     /// Fails if the index cannot be read or is malformed.
     pub fn search(&self, query: &str, mode: Mode, k: usize) -> Result<Vec<Hit>> {
-        match self.evaluation(query, mode)? {
+        match self.evaluation(query, mode, self.inner.live.clone())? {
             Some(mut evaluation) => top(&mut evaluation, k),
             None => Ok(Vec::new()),
         }
@@ -233,11 +233,26 @@ impl Segment {
     /// # Errors
     /// Fails if the index cannot be read or is malformed.
     pub fn matches(&self, query: &str, mode: Mode) -> Result<Matches> {
-        self.evaluation(query, mode).map(Matches::new)
+        self.evaluation(query, mode, self.inner.live.clone())
+            .map(Matches::new)
     }
 
-    /// Starts a query. Returns `None` if nothing matches.
-    pub(super) fn evaluation(&self, query: &str, mode: Mode) -> Result<Option<Evaluation>> {
+    /// Does the same as [`Self::matches`], and also returns documents that are deleted. A scan of the
+    /// file returns them too.
+    ///
+    /// # Errors
+    /// As [`Self::matches`].
+    pub fn matches_with_deleted(&self, query: &str, mode: Mode) -> Result<Matches> {
+        self.evaluation(query, mode, None).map(Matches::new)
+    }
+
+    /// Starts a query over the `live` documents, or all. Returns `None` if nothing matches.
+    pub(super) fn evaluation(
+        &self,
+        query: &str,
+        mode: Mode,
+        live: Option<Arc<LiveDocuments>>,
+    ) -> Result<Option<Evaluation>> {
         let mut known: HashMap<Vec<u8>, Option<usize>> = HashMap::new();
         let (mut terms, mut indices) = (Vec::new(), Vec::new());
         for word in words(query) {
@@ -261,7 +276,6 @@ impl Segment {
                 None => {}
             }
         }
-        let live = self.inner.live.clone();
         Ok((!terms.is_empty()).then(|| Evaluation::new(terms, &indices, mode == Mode::All, live)))
     }
 

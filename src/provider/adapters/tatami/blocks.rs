@@ -47,6 +47,8 @@ pub(super) struct DocumentBlocks {
     paged: Option<usize>,
     /// The ordinal after the last block of each row group.
     ends: Arc<[u64]>,
+    /// For each row group, the length of the values that the scan reads, before compression.
+    raw_bytes: Arc<[u64]>,
     /// The documents that calls of `matches` find.
     searched: Arc<[Searched]>,
 }
@@ -71,8 +73,22 @@ impl DocumentBlocks {
             };
             end
         });
+        let raw_bytes = file.row_groups().iter().map(|group| {
+            let columns = read.iter().map(|column| {
+                let chunk = &group.chunks[*column];
+                let blobs = file.blob_totals(*column).map_or(0, |totals| {
+                    totals
+                        .average()
+                        .0
+                        .saturating_mul(chunk.values - chunk.nulls)
+                });
+                chunk.raw_bytes.saturating_add(blobs)
+            });
+            columns.fold(0, u64::saturating_add)
+        });
         Self {
             ends: ends.collect(),
+            raw_bytes: raw_bytes.collect(),
             file,
             schema,
             columns,
@@ -162,6 +178,13 @@ impl DocumentBlocks {
         block.rows.end - block.rows.start == self.file.row_groups()[block.group].rows
     }
 
+    /// Returns the part of the bytes of a row group that the rows of a block take.
+    fn proportional(&self, block: &PageBlock, bytes: u64) -> u64 {
+        let rows = self.file.row_groups()[block.group].rows.max(1);
+        let bytes = u128::from(bytes) * u128::from(block.rows.end - block.rows.start);
+        (bytes / u128::from(rows)) as u64
+    }
+
     /// Returns the page of a column that holds exactly the rows of a block; `None` if there is none, or
     /// if the block is a whole row group.
     fn page(&self, block: &PageBlock, column: usize) -> Result<Option<&Page>> {
@@ -245,13 +268,19 @@ impl BlockList for DocumentBlocks {
     }
 
     fn block_bytes(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
-        let PageBlock { group, rows, .. } = self.block(block)?;
-        let group = &self.file.row_groups()[group];
-        let proportional = |bytes: u64| {
-            let bytes = u128::from(bytes) * u128::from(rows.end - rows.start);
-            (bytes / u128::from(group.rows.max(1))) as u64
-        };
-        Ok(proportional(group.total_bytes))
+        let block = self.block(block)?;
+        let group = &self.file.row_groups()[block.group];
+        let blobs = group.chunks.iter().filter_map(|chunk| {
+            let (_, average) = self.file.blob_totals(chunk.column)?.average();
+            Some(average.saturating_mul(chunk.values - chunk.nulls))
+        });
+        let bytes = blobs.fold(group.total_bytes, u64::saturating_add);
+        Ok(self.proportional(&block, bytes))
+    }
+
+    fn block_cost(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
+        let block = self.block(block)?;
+        Ok(self.proportional(&block, self.raw_bytes[block.group]))
     }
 
     fn pruning_labels(&self) -> PruningLabels {

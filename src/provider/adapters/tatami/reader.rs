@@ -107,7 +107,6 @@ impl DocumentReader {
             if selected.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }
-            counts.bytes += u64::from(page.header.stored_size);
             pages.read(
                 block.group,
                 column.stored,
@@ -184,6 +183,9 @@ impl BlockReader for DocumentReader {
     }
 
     fn counts(&self) -> ReadCounts {
-        self.counts
+        ReadCounts {
+            bytes: self.pages.bytes_read(),
+            ..self.counts
+        }
     }
 }

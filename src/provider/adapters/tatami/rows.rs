@@ -26,6 +26,11 @@ impl RowReader {
         }
     }
 
+    /// The stored bytes of all pages and blob runs that were read.
+    pub fn bytes_read(&self) -> u64 {
+        self.pages.bytes_read()
+    }
+
     /// Returns the values of a column, given by its index in the file. `documents` are row numbers in
     /// ascending order.
     pub fn read(&mut self, column: usize, documents: &[u64]) -> Result<ArrayRef> {

@@ -201,16 +201,8 @@ pub(super) fn stem(path: &Path) -> String {
 /// [`MAX_BLOB_BATCH_BYTES`].
 pub(super) fn blob_batch_rows(file: &TatamiFile, columns: impl Iterator<Item = usize>) -> usize {
     let rows = columns.filter_map(|column| {
-        let mut blobs = file.footer().blobs.iter();
-        let runs = &blobs.find(|blobs| blobs.column == column)?.runs;
-        let bytes = runs
-            .iter()
-            .fold(0u64, |sum, run| sum.saturating_add(run.raw_size));
-        let values = runs
-            .iter()
-            .fold(0u64, |sum, run| sum.saturating_add(run.values));
-        let average = bytes.checked_div(values)?.max(1);
-        usize::try_from(MAX_BLOB_BATCH_BYTES / average).ok()
+        let (average, _) = file.blob_totals(column)?.average();
+        usize::try_from(MAX_BLOB_BATCH_BYTES / average.max(1)).ok()
     });
     rows.min().map_or(usize::MAX, |rows| rows.max(1))
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Float32Array, Float64Array, Int8Array,
-    Int16Array, Int32Array, Int64Array, PrimitiveArray, StringArray, StringBuilder,
-    TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, PrimitiveArray, StringViewArray,
+    StringViewBuilder, TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -35,8 +36,8 @@ pub(super) fn data_type(column_type: ColumnType, text: &TextOptions) -> Option<D
         ColumnType::TimestampMicros => DataType::Timestamp(TimeUnit::Microsecond, None),
         ColumnType::String | ColumnType::Bytes | ColumnType::BlobRef => {
             match text.of(column_type) {
-                BytesAs::Binary => DataType::Binary,
-                BytesAs::Text | BytesAs::LossyText => DataType::Utf8,
+                BytesAs::Binary => DataType::BinaryView,
+                BytesAs::Text | BytesAs::LossyText => DataType::Utf8View,
             }
         }
         ColumnType::List => return None,
@@ -77,10 +78,10 @@ fn scalars<'a>(
         }
         DataType::Float32 => collect!(Float32Array, Float32),
         DataType::Float64 => collect!(Float64Array, Float64),
-        DataType::Binary => Arc::new(scalars.map(bytes).collect::<BinaryArray>()),
-        DataType::Utf8 => {
+        DataType::BinaryView => Arc::new(scalars.map(bytes).collect::<BinaryViewArray>()),
+        DataType::Utf8View => {
             let texts = scalars.map(|scalar| std::str::from_utf8(bytes(scalar)?).ok());
-            Arc::new(texts.collect::<StringArray>())
+            Arc::new(texts.collect::<StringViewArray>())
         }
         other => return internal_err!("zones have no bounds of type {other}"),
     })
@@ -189,13 +190,19 @@ pub(super) fn to_array(
         (ColumnType::TimestampMicros, Values::Width8(words)) => {
             numbers::<TimestampMicrosecondType, _>(words, nulls)
         }
-        (_, Values::Variable { offsets, data }) => {
-            let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-            let array = BinaryArray::new(offsets, Buffer::from_vec(data), nulls);
+        (_, Values::Strings(mut strings)) => {
+            let is_utf8 = strings.is_utf8();
+            let (views, buffers) = strings.take();
+            let buffers: Arc<[Buffer]> = buffers.into_iter().map(Buffer::from).collect();
+            let views = ScalarBuffer::from(views);
+            // SAFETY: `Strings` makes views as Arrow defines them, of ranges that lie in the buffers.
+            let array = unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) };
             match text.of(column_type) {
                 BytesAs::Binary => Arc::new(array),
                 BytesAs::LossyText => Arc::new(lossy(&array)),
-                BytesAs::Text => match StringArray::try_from_binary(array) {
+                // SAFETY: all strings were checked when they were decoded.
+                BytesAs::Text if is_utf8 => Arc::new(unsafe { array.to_string_view_unchecked() }),
+                BytesAs::Text => match array.to_string_view() {
                     Ok(array) => Arc::new(array),
                     Err(_) => return invalid_text(file, column),
                 },
@@ -233,8 +240,8 @@ fn numbers<T: ArrowPrimitiveType, W: arrow::datatypes::ArrowNativeType>(
     Arc::new(PrimitiveArray::<T>::new(values, nulls))
 }
 
-fn lossy(array: &BinaryArray) -> StringArray {
-    let mut texts = StringBuilder::with_capacity(array.iter().len(), array.value_data().len());
+fn lossy(array: &BinaryViewArray) -> StringViewArray {
+    let mut texts = StringViewBuilder::with_capacity(array.len());
     for value in array {
         texts.append_option(value.map(String::from_utf8_lossy));
     }

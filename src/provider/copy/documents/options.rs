@@ -12,6 +12,10 @@ const FORMAT_PREFIX: &str = "format.";
 /// The maximum size of a row group in bytes, without blobs. It bounds memory, because a row group is
 /// written when it is complete.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
+/// The maximum number of rows of a page: as many as a batch has, so that a page is not decoded twice.
+const PAGE_ROWS: usize = 8192;
+/// The maximum size of a blob run. A lookup of one document decompresses its run.
+const BLOB_RUN_BYTES: usize = 128 << 10;
 /// The names of the options.
 const NAMES: &str = "blob, blob_run_bytes, bloom, compression, dictionary, level, page_rows, row_group_rows, search or sort_key";
 
@@ -38,6 +42,8 @@ impl Default for DocumentOptions {
             search: Vec::new(),
             writer: WriterOptions {
                 row_group_bytes: MAX_GROUP_BYTES,
+                page_rows: PAGE_ROWS,
+                blob_run_bytes: BLOB_RUN_BYTES,
                 ..WriterOptions::default()
             },
         }

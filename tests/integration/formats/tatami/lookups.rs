@@ -52,7 +52,8 @@ async fn a_document_is_found_by_its_key_in_one_page_of_each_column() {
         );
         bytes.push(found.metric("bytes_read"));
     }
-    assert_eq!(bytes[0], bytes[1]);
+    // The dictionaries of the bodies differ, and so does the length of a run by a few bytes.
+    assert!(bytes[0].abs_diff(bytes[1]) < 20, "{bytes:?}");
 }
 
 #[tokio::test]
@@ -86,4 +87,56 @@ async fn row_groups_of_many_files_are_ruled_out_before_their_pages() {
     let metrics = ["zone_map", "page_index"];
     let metrics = metrics.map(|name| found.metric(&format!("chunks_pruned_by_{name}")));
     assert_eq!(metrics, [50, 18]);
+}
+
+#[tokio::test]
+async fn one_blob_run_is_read_for_one_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let table = write(&ctx, directory.path(), 16_000).await;
+    let bytes = async |columns: &str| {
+        let sql = format!("SELECT {columns} FROM {table} WHERE url = 'https://example.org/1234'");
+        run(&ctx, &sql).await.metric("bytes_read")
+    };
+    let runs = rows(
+        &ctx,
+        &format!(
+            "SELECT max(stored_bytes) FROM tatami_pages('{table}') WHERE column_name = 'body'"
+        ),
+    )
+    .await;
+    let (without, with) = (bytes("id").await, bytes("id, body").await);
+    // A run holds at most 10,000 bytes of bodies, which compress well.
+    assert!(
+        with > without && with - without < 2000,
+        "{without}, {with}, {runs:?}"
+    );
+}
+
+#[tokio::test]
+async fn keys_of_joins_and_the_limit_of_a_sort_prune_while_the_query_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let table = write(&ctx, directory.path(), 16_000).await;
+    // A page is a batch.
+    rows(&ctx, "SET datafusion.execution.batch_size = 100").await;
+    let sql = format!("SELECT id FROM {table} ORDER BY id LIMIT 3");
+    let found = run(&ctx, &sql).await;
+    assert_eq!(found.rows, ["1", "2", "3"]);
+    assert!(found.reads() <= 2, "{}", found.reads());
+    let sql = format!("SELECT id FROM {table} ORDER BY id DESC LIMIT 3");
+    let found = run(&ctx, &sql).await;
+    assert_eq!(found.rows, ["16000", "15999", "15998"]);
+    let sql = format!(
+        "SELECT t.id, k.label FROM {table} t JOIN (VALUES ('https://example.org/1234', 'a'), ('https://example.org/1239', 'b')) \
+         k(url, label) ON t.url = k.url ORDER BY t.id"
+    );
+    let found = run(&ctx, &sql).await;
+    assert_eq!(found.rows, ["1234 a", "1239 b"]);
+    // Both are in the second of 16 row groups.
+    assert!(
+        found.metric("chunks_pruned_by_dynamic_filter") >= 100,
+        "{}",
+        found.metric("chunks_pruned_by_dynamic_filter")
+    );
 }

@@ -13,6 +13,7 @@ mod search;
 mod sql;
 mod sql_collections;
 mod sql_copy;
+mod sql_rows;
 mod sql_search;
 mod variants;
 mod writing;

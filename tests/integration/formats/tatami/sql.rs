@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, PrimitiveArray, RecordBatch,
-    StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryViewArray, BooleanArray, Float32Array, Float64Array, PrimitiveArray,
+    RecordBatch, StringViewArray, TimestampMicrosecondArray,
 };
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
@@ -78,12 +78,12 @@ fn expected(name: &str, schema: &Schema) -> RecordBatch {
                     });
                     Arc::new(values.collect::<Float64Array>())
                 }
-                DataType::Utf8 => {
+                DataType::Utf8View => {
                     let values =
                         values.map(|value| bytes(value).map(|b| String::from_utf8(b).unwrap()));
-                    Arc::new(values.collect::<StringArray>())
+                    Arc::new(values.collect::<StringViewArray>())
                 }
-                DataType::Binary => Arc::new(values.map(bytes).collect::<BinaryArray>()),
+                DataType::BinaryView => Arc::new(values.map(bytes).collect::<BinaryViewArray>()),
                 DataType::Timestamp(..) => Arc::new(
                     values
                         .map(Value::as_i64)

@@ -5,7 +5,7 @@ use arrow::datatypes::{Float32Type, UInt64Type};
 use datafusion::prelude::SessionContext;
 
 use super::search::corpus::{json_lines, path};
-use crate::support::sql::{error, rows, session};
+use crate::support::sql::{error, rows, run, session};
 
 async fn open(name: &str) -> SessionContext {
     let ctx = session();
@@ -179,6 +179,54 @@ async fn matches_filters_documents_and_prunes_by_postings() {
     let plan = rows(&ctx, sql).await.join("\n");
     assert!(plan.contains("chunks=0 of"), "{plan}");
     assert!(plan.contains("pruned_by_search_index="), "{plan}");
+}
+
+#[tokio::test]
+async fn matches_prunes_also_with_deleted_documents() {
+    let ctx = open("deleted").await;
+    rows(&ctx, "CREATE TABLE copy AS SELECT * FROM t").await;
+    for predicate in ["matches(title, 'a')", "matches(url, 'example', 'any')"] {
+        let of = |table: &str| format!("SELECT doc_id FROM {table} WHERE {predicate}");
+        assert_eq!(
+            rows(&ctx, &of("t")).await,
+            rows(&ctx, &of("copy")).await,
+            "{predicate}"
+        );
+    }
+    let sql = "EXPLAIN SELECT title FROM t WHERE matches(title, 'nosuchword')";
+    let plan = rows(&ctx, sql).await.join("\n");
+    assert!(plan.contains("chunks=0 of"), "{plan}");
+}
+
+#[tokio::test]
+async fn searches_read_only_the_documents_they_need() {
+    let ctx = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pages.tatami");
+    let sql = format!(
+        "COPY (SELECT n AS id, CASE WHEN n % 3 = 0 THEN 'en' ELSE 'fr' END AS lang, 'a common word and ' || n AS body, \
+         repeat(CAST(n * 7919 % 104729 AS VARCHAR), 40) AS rest FROM generate_series(1, 20000) AS s(n)) TO '{}' STORED AS TATAMI \
+         OPTIONS (search 'body', page_rows '100', row_group_rows '10000')",
+        path.display()
+    );
+    rows(&ctx, &sql).await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE pages STORED AS TATAMI LOCATION '{}'",
+        path.display()
+    );
+    rows(&ctx, &sql).await;
+    let search = async |rest: &str| {
+        let sql = format!("SELECT id, rest FROM tatami_search('pages', 'common') {rest}");
+        let found = run(&ctx, &sql).await;
+        let metrics = ["hits", "bytes_read"].map(|name| found.metric(name));
+        (found.rows, metrics)
+    };
+    let (all, [hits, bytes]) = search("").await;
+    assert_eq!((all.len(), hits), (20_000, 20_000));
+    let (found, [few_hits, few_bytes]) = search("WHERE lang = 'en' LIMIT 10").await;
+    assert_eq!(found.len(), 10);
+    assert!(few_hits <= 64, "{few_hits}");
+    assert!(few_bytes * 20 < bytes, "{few_bytes} of {bytes}");
 }
 
 #[tokio::test]

@@ -38,7 +38,13 @@ impl Matches {
     const NAME: &'static str = "matches";
 
     pub fn new() -> Self {
-        let types = [DataType::Utf8, DataType::Binary].into_iter();
+        let types = [
+            DataType::Utf8,
+            DataType::Utf8View,
+            DataType::Binary,
+            DataType::BinaryView,
+        ]
+        .into_iter();
         let signatures = types.flat_map(|text| {
             let two = vec![text, DataType::Utf8];
             let three = [two.as_slice(), &[DataType::Utf8]].concat();
@@ -91,19 +97,18 @@ impl ScalarUDFImpl for Matches {
         };
         let mut filter = WordFilter::new(&query, mode);
         let texts = text.to_array(rows)?;
+        let mut matches = |text: Option<&[u8]>| text.map(|text| filter.matches(text));
         let matches: BooleanArray = match texts.data_type() {
             DataType::Utf8 => {
                 let texts = texts.as_string::<i32>().iter();
-                texts
-                    .map(|text| text.map(|text| filter.matches(text.as_bytes())))
-                    .collect()
+                texts.map(|text| matches(text.map(str::as_bytes))).collect()
             }
-            DataType::Binary => {
-                let texts = texts.as_binary::<i32>().iter();
-                texts
-                    .map(|text| text.map(|text| filter.matches(text)))
-                    .collect()
+            DataType::Utf8View => {
+                let texts = texts.as_string_view().iter();
+                texts.map(|text| matches(text.map(str::as_bytes))).collect()
             }
+            DataType::Binary => texts.as_binary::<i32>().iter().map(matches).collect(),
+            DataType::BinaryView => texts.as_binary_view().iter().map(matches).collect(),
             other => return exec_err!("{}: cannot search values of type {other}", Self::NAME),
         };
         Ok(ColumnarValue::Array(Arc::new(matches)))
@@ -171,11 +176,10 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
         let Some((call, is_alone)) = searched(table, filter) else {
             continue;
         };
-        // Matches exclude deleted documents, but a scan returns them.
-        let Some(segment) = table.segment()?.filter(|segment| segment.live().is_none()) else {
+        let Some(segment) = table.segment()? else {
             continue;
         };
-        let mut matches = segment.matches(&call.query, call.mode)?;
+        let mut matches = segment.matches_with_deleted(&call.query, call.mode)?;
         let mut documents = Vec::new();
         let mut found = IndexSetBuilder::new(blocks.total().unwrap_or(0));
         let is_kept = segment.documents() <= MAX_DOCUMENTS;

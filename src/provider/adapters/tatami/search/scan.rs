@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
-use arrow::compute::{SortOptions, concat, take};
+use arrow::array::{Array, ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
+use arrow::compute::{self, SortOptions, concat, take};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
@@ -19,6 +18,9 @@ use datafusion::physical_expr::{
     EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 #[cfg(feature = "proto")]
@@ -32,6 +34,7 @@ use crate::provider::adapters::tatami::rows::RowReader;
 use crate::provider::adapters::tatami::search::hits::MergedHits;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::introspection::scan::batch;
+use crate::provider::planning::mask::mask;
 
 /// The number of hits in the first batch if there is no limit. Each further batch has twice as many, so
 /// that a query that stops early reads few documents.
@@ -55,6 +58,7 @@ pub(in crate::provider) struct SearchScan {
     pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
     pub(super) fetch: Option<usize>,
     schema: SchemaRef,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl SearchScan {
@@ -78,6 +82,7 @@ impl SearchScan {
             projection,
             filter,
             fetch,
+            metrics: ExecutionPlanMetricsSet::new(),
         })
     }
 
@@ -129,6 +134,7 @@ impl DataSource for SearchScan {
             next: first.clamp(1, largest),
             largest,
             left: self.fetch.unwrap_or(usize::MAX),
+            metrics: SearchMetrics::new(&self.metrics, partition),
         };
         let batches = futures::stream::try_unfold(search, |mut search| async move {
             loop {
@@ -207,6 +213,10 @@ impl DataSource for SearchScan {
         self.fetch
     }
 
+    fn metrics(&self) -> ExecutionPlanMetricsSet {
+        self.metrics.clone()
+    }
+
     fn try_swapping_with_projection(
         &self,
         _projection: &ProjectionExprs,
@@ -237,6 +247,30 @@ impl DataSource for SearchScan {
     }
 }
 
+/// The metrics of a search.
+///
+/// | name | meaning |
+/// | --- | --- |
+/// | `output_rows` | documents found that satisfy the filter |
+/// | `hits` | documents found, before the filter |
+/// | `bytes_read` | stored bytes of the pages and blob runs that were read for them |
+struct SearchMetrics {
+    baseline: BaselineMetrics,
+    hits: Count,
+    bytes_read: Count,
+}
+
+impl SearchMetrics {
+    fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
+        Self {
+            baseline: BaselineMetrics::new(set, partition),
+            hits: counter("hits"),
+            bytes_read: counter("bytes_read"),
+        }
+    }
+}
+
 /// A search that is running.
 struct Running {
     scan: SearchScan,
@@ -248,6 +282,7 @@ struct Running {
     largest: usize,
     /// The number of rows left until the limit is reached.
     left: usize,
+    metrics: SearchMetrics,
 }
 
 /// A predicate, with the columns that it refers to.
@@ -260,6 +295,8 @@ struct Filter {
 impl Running {
     /// Returns the documents of the next hits that satisfy the filter, perhaps none. `None` at the end.
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        let elapsed = self.metrics.baseline.elapsed_compute().clone();
+        let _timer = elapsed.timer();
         let mut hits = match self.left {
             0 => return Ok(None),
             _ => self.hits.take(self.next)?,
@@ -267,30 +304,47 @@ impl Running {
         if hits.is_empty() {
             return Ok(None);
         }
+        self.metrics.hits.add(hits.len());
         self.next = (self.next * 2).min(self.largest);
+        // The columns that the filter has read.
+        let mut known = Vec::new();
         if let Some(filter) = &self.filter {
-            let columns = columns(&mut self.readers, &self.scan, &filter.columns, &hits)?;
+            let columns = columns(&mut self.readers, &self.scan, &filter.columns, &hits, &[])?;
             let rows = batch(&filter.schema, columns, hits.len())?;
-            let mask = filter.filter.evaluate(&rows)?.into_array(hits.len())?;
-            let mut mask = as_boolean_array(&mask)?.iter();
-            hits.retain(|_| mask.next() == Some(Some(true)));
+            let mask = mask(&filter.filter, &rows)?;
+            let mut kept = mask.values().iter();
+            hits.retain(|_| kept.next() == Some(true));
+            hits.truncate(self.left);
+            for (column, values) in filter.columns.iter().zip(rows.columns()) {
+                let values = compute::filter(values, &mask)?;
+                known.push((*column, values.slice(0, hits.len())));
+            }
         }
         hits.truncate(self.left);
         self.left -= hits.len();
-        if hits.is_empty() {
-            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.scan.schema))));
-        }
-        let columns = columns(&mut self.readers, &self.scan, &self.scan.projection, &hits)?;
-        batch(&self.scan.schema, columns, hits.len()).map(Some)
+        let scan = &self.scan;
+        let found = match hits.is_empty() {
+            true => RecordBatch::new_empty(Arc::clone(&scan.schema)),
+            false => {
+                let columns = columns(&mut self.readers, scan, &scan.projection, &hits, &known)?;
+                batch(&scan.schema, columns, hits.len())?
+            }
+        };
+        let read: u64 = self.readers.iter().map(RowReader::bytes_read).sum();
+        let before = self.metrics.bytes_read.value();
+        self.metrics.bytes_read.add(read as usize - before);
+        self.metrics.baseline.record_output(found.num_rows());
+        Ok(Some(found))
     }
 }
 
-/// Reads columns of the table for these hits, in the order of the hits.
+/// Returns columns of the table for these hits, in the order of the hits. Reads those that are not `known`.
 fn columns(
     readers: &mut [RowReader],
     scan: &SearchScan,
     columns: &[usize],
     hits: &[(usize, Hit)],
+    known: &[(usize, ArrayRef)],
 ) -> Result<Vec<ArrayRef>> {
     // Documents are read in the order of the file, and then put into the order of the hits.
     let mut order: Vec<usize> = (0..hits.len()).collect();
@@ -307,6 +361,9 @@ fn columns(
     }
     let score = scan.table.fields().len() - 2;
     let column = |column: &usize| -> Result<ArrayRef> {
+        if let Some((_, values)) = known.iter().find(|(known, _)| known == column) {
+            return Ok(Arc::clone(values));
+        }
         if *column == score {
             let scores = hits.iter().map(|(_, hit)| hit.score);
             return Ok(Arc::new(Float32Array::from_iter_values(scores)));

@@ -1,0 +1,61 @@
+//! Queries of documents have the answers that they have on the same rows as JSON lines, which DataFusion
+//! reads itself.
+
+use crate::support::sql::{rows, session};
+
+#[tokio::test]
+async fn queries_have_the_answers_of_json_lines() {
+    let ctx = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let generated = "SELECT n AS id, CASE WHEN n % 11 = 0 THEN NULL ELSE 'host' || (n * 7919 % 40) || '.example' END AS host, \
+         arrow_cast(n * 0.25 - 300, 'Float64') AS weight, n % 5 = 0 AS is_root, \
+         CASE WHEN n % 13 = 0 THEN NULL ELSE repeat('ä word ' || n, 1 + n % 9) END AS body FROM generate_series(1, 5000) AS s(n)";
+    let layout = "bloom 'host', blob 'body', page_rows '128', row_group_rows '1000'";
+    for statement in [
+        format!(
+            "COPY ({generated}) TO '{}' STORED AS JSON",
+            path("rows.json")
+        ),
+        format!(
+            "COPY ({generated}) TO '{}' STORED AS TATAMI OPTIONS ({layout}, sort_key 'id')",
+            path("a.tatami")
+        ),
+        format!(
+            "COPY ({generated}) TO '{}' STORED AS TATAMI OPTIONS (compression 'none')",
+            path("b.tatami")
+        ),
+        format!(
+            "CREATE EXTERNAL TABLE lines STORED AS JSON LOCATION '{}'",
+            path("rows.json")
+        ),
+        format!(
+            "CREATE EXTERNAL TABLE a STORED AS TATAMI LOCATION '{}' OPTIONS (blobs 'strict')",
+            path("a.tatami")
+        ),
+        format!(
+            "CREATE EXTERNAL TABLE b STORED AS TATAMI LOCATION '{}'",
+            path("b.tatami")
+        ),
+    ] {
+        rows(&ctx, &statement).await;
+    }
+    for query in [
+        "SELECT id, host, weight, is_root, body FROM {} ORDER BY id",
+        "SELECT host, count(*), sum(weight), max(body) FROM {} GROUP BY host ORDER BY host",
+        "SELECT id, body FROM {} WHERE host = 'host7.example' AND weight > 100 ORDER BY id",
+        "SELECT id FROM {} WHERE host IN ('host1.example', 'nosuch') OR body IS NULL ORDER BY id",
+        "SELECT count(*), count(body), min(host), max(id) FROM {} WHERE NOT is_root",
+        "SELECT substr(body, 3, 9), length(body) FROM {} WHERE id BETWEEN 1200 AND 1212 ORDER BY id",
+        "SELECT id, host FROM {} WHERE host LIKE 'host3%' AND body LIKE '%ä word 33%' ORDER BY id",
+        "SELECT DISTINCT upper(host) FROM {} WHERE id < 300 ORDER BY 1",
+        "SELECT l.id FROM {} l JOIN {} r ON l.host = r.host AND l.id = r.id + 40 ORDER BY l.id LIMIT 50",
+    ] {
+        let expected = rows(&ctx, &query.replace("{}", "lines")).await;
+        assert!(!expected.is_empty(), "{query}");
+        for table in ["a", "b"] {
+            let found = rows(&ctx, &query.replace("{}", table)).await;
+            assert_eq!(found, expected, "{query}, {table}");
+        }
+    }
+}
