@@ -36,5 +36,5 @@ fuzz_target!(|input: &[u8]| {
             exercise::seal(&mut bytes, footer, &regions);
         }
     }
-    exercise::exercise(&write("f.tatami", &bytes));
+    exercise::exercise(&write("f.tatami", &bytes), Access::Pread);
 });

@@ -7,11 +7,16 @@ use serde_json::{Value, json};
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::{ColumnType, ColumnValues, PageReader, Scalar, TatamiFile};
 
-/// Returns the path of a file in the test data.
+/// Returns the path of a file in the test data: in the directory `TET_SQL_TATAMI_CORPUS`, which may have more
+/// files, or else in the repository.
 pub fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/tatami")
-        .join(name)
+    let corpus = std::env::var_os("TET_SQL_TATAMI_CORPUS").map(PathBuf::from);
+    let given = corpus.map(|corpus| corpus.join(name));
+    given.filter(|path| path.exists()).unwrap_or_else(|| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/data/tatami")
+            .join(name)
+    })
 }
 
 /// Reads a JSON document.

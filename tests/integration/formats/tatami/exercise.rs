@@ -13,8 +13,8 @@ const MAX_TERMS: usize = 20;
 
 /// Reads and verifies all of a file. Returns `false` if it cannot be opened. Panics if something cannot be read,
 /// but verification finds no problem.
-pub fn exercise(path: &Path) -> bool {
-    let Ok(file) = TatamiFile::open(path, Access::Pread) else {
+pub fn exercise(path: &Path, access: Access) -> bool {
+    let Ok(file) = TatamiFile::open(path, access) else {
         return false;
     };
     let file = Arc::new(file);

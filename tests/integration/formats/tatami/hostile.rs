@@ -1,15 +1,23 @@
-//! Mutated files. Reading them gives values or an error, but never a panic.
+//! Mutated files. Reading them gives values or an error, but never a panic, and takes bounded memory.
 //!
 //! `TET_SQL_MUTATIONS` sets the number of mutated files.
+
+use std::path::Path;
 
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::{Collection, TatamiFile};
 
 use super::data::{Random, path};
 use super::exercise::{exercise, seal};
+use crate::support::memory::measure;
+use crate::support::sql::session;
 
 /// The number of mutated files by default.
 const CASES: usize = 20_800;
+/// Every file of this number is also queried with SQL.
+const QUERIED: usize = 16;
+/// The maximum memory for a file of a few kilobytes, in bytes. A page of 4 KiB can decompress to 128 MiB.
+const MAX_BYTES: usize = 256 << 20;
 
 #[test]
 fn mutated_files_are_read_or_refused() {
@@ -75,7 +83,13 @@ fn mutated_files_are_read_or_refused() {
             // Overwriting one file again and again would wait for the disk.
             let target = directory.path().join(format!("{cases}.tatami"));
             std::fs::write(&target, &mutated).unwrap();
-            opened += usize::from(exercise(&target));
+            let access = [Access::Pread, Access::Mmap][cases % 2];
+            let (is_open, allocated) = measure(|| exercise(&target, access));
+            assert!(allocated.most_held < MAX_BYTES, "{name}: {allocated:?}");
+            opened += usize::from(is_open);
+            if is_open && cases % QUERIED == 0 {
+                query(&target, &original);
+            }
             std::fs::remove_file(&target).unwrap();
             cases += 1;
         }
@@ -84,6 +98,28 @@ fn mutated_files_are_read_or_refused() {
         cases >= wanted && opened > cases / 3,
         "{opened} of {cases} opened"
     );
+}
+
+/// Queries a mutated file. Any answer and any error is accepted.
+fn query(path: &Path, original: &TatamiFile) {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let column = &original.schema().fields[0].name;
+    let path = path.display();
+    for sql in [
+        format!("SELECT * FROM '{path}'"),
+        format!("SELECT min(\"{column}\"), max(\"{column}\"), count(*) FROM '{path}'"),
+        format!(
+            "SELECT * FROM '{path}' WHERE \"{column}\" IS NOT NULL AND CAST(\"{column}\" AS VARCHAR) > '1'"
+        ),
+        format!("SELECT count(*) FROM '{path}' GROUP BY \"{column}\""),
+    ] {
+        let ctx = session();
+        let found = runtime.block_on(async { ctx.sql(&sql).await?.collect().await });
+        if let Err(error) = found {
+            assert!(!error.to_string().contains("panic"), "{sql}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn float_bits(value: &Value) -> Option<u64> {
 /// Returns the rows of a `*.rows.jsonl` file as a batch.
 /// All NaN are the same, as in SQL.
 fn expected(name: &str, schema: &Schema) -> RecordBatch {
-    let text = std::fs::read_to_string(folder().join(format!("{name}.rows.jsonl"))).unwrap();
+    let text = std::fs::read_to_string(path(&format!("{name}.rows.jsonl"))).unwrap();
     let lines: Vec<Vec<Value>> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -108,7 +108,7 @@ async fn rows_are_those_that_were_written() {
     assert!(names.len() > 40, "{names:?}");
     for name in names {
         let ctx = session();
-        let path = folder().join(format!("{name}.tatami"));
+        let path = path(&format!("{name}.tatami"));
         let path = path.display();
         // Some texts of this file are not valid UTF-8.
         let options = match name.as_str() {
@@ -136,11 +136,11 @@ async fn rows_are_those_that_were_written() {
 async fn predicates_have_the_listed_answers() {
     for name in ["bloom", "sorted_int_dups", "sorted_str", "zones"] {
         let ctx = session();
-        let path = folder().join(format!("{name}.tatami"));
-        ctx.register_array_file_as("f", &path, ArrayOptions::new())
+        let file = path(&format!("{name}.tatami"));
+        ctx.register_array_file_as("f", &file, ArrayOptions::new())
             .await
             .unwrap();
-        let list = std::fs::read(folder().join(format!("{name}.preds.json"))).unwrap();
+        let list = std::fs::read(path(&format!("{name}.preds.json"))).unwrap();
         let list: Vec<Value> = serde_json::from_slice(&list).unwrap();
         assert!(!list.is_empty());
         for case in list {
@@ -185,7 +185,7 @@ async fn explain_names_what_prunes() {
         ),
         ("sorted_int_dups", "k = -500", "pruned_by_page_index="),
     ] {
-        let path = folder().join(format!("{name}.tatami"));
+        let path = path(&format!("{name}.tatami"));
         let sql = format!(
             "EXPLAIN SELECT * FROM '{}' WHERE {predicate}",
             path.display()

@@ -6,8 +6,9 @@ use datafusion::prelude::SessionContext;
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::{Encoding, TatamiFile};
 
+use super::data;
 use super::search::corpus::path;
-use super::sql::{batch, folder, readable};
+use super::sql::{batch, readable};
 use crate::support::sql::{error, rows, run, session};
 
 async fn create(ctx: &SessionContext, table: &str, path: &Path) {
@@ -23,7 +24,7 @@ async fn copies_have_the_rows_of_the_original() {
     let copies = tempfile::tempdir().unwrap();
     for name in readable() {
         let ctx = session();
-        create(&ctx, "t", &folder().join(format!("{name}.tatami"))).await;
+        create(&ctx, "t", &data::path(&format!("{name}.tatami"))).await;
         let copy = copies.path().join("copy.tatami");
         let options = "OPTIONS (page_rows '100', row_group_rows '250')";
         let sql = format!(

@@ -1,6 +1,7 @@
 //! Queries of documents have the answers that they have on the same rows as JSON lines, which DataFusion
-//! reads itself.
+//! reads itself, and `tatami_pages` shows the layout that the reference implementation shows.
 
+use super::data::{document, names, path};
 use crate::support::sql::{rows, session};
 
 #[tokio::test]
@@ -58,4 +59,46 @@ async fn queries_have_the_answers_of_json_lines() {
             assert_eq!(found, expected, "{query}, {table}");
         }
     }
+}
+
+#[tokio::test]
+async fn pages_are_listed_as_the_reference_lists_them() {
+    let mut count = 0;
+    for name in names() {
+        let ctx = session();
+        let file = path(&format!("{name}.tatami"));
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t STORED AS TATAMI LOCATION '{}'",
+            file.display()
+        );
+        if ctx.sql(&sql).await.is_err() {
+            // A type that the format gives no layout.
+            continue;
+        }
+        let layout = document(&format!("{name}.layout.json"));
+        let mut expected = Vec::new();
+        for (number, group) in layout["groups"].as_array().unwrap().iter().enumerate() {
+            for chunk in group["chunks"].as_array().unwrap() {
+                let column = chunk["col"].as_u64().unwrap() as usize;
+                let column = layout["schema"][column]["name"].as_str().unwrap();
+                for (page_number, page) in chunk["pages"].as_array().unwrap().iter().enumerate() {
+                    expected.push(format!(
+                        "{number} {column} {page_number} {} {} {} {} {} {} {}",
+                        page["num"],
+                        page["nulls"],
+                        page["enc"].as_str().unwrap(),
+                        page["codec"].as_str().unwrap(),
+                        page["off"],
+                        page["comp"],
+                        page["raw"],
+                    ));
+                }
+            }
+        }
+        let sql = "SELECT row_group, column_name, page, rows, nulls, encoding, codec, page_offset, stored_bytes, raw_bytes \
+                   FROM tatami_pages('t')";
+        assert_eq!(rows(&ctx, sql).await, expected, "{name}");
+        count += expected.len();
+    }
+    assert!(count > 500, "{count}");
 }
