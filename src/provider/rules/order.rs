@@ -30,7 +30,9 @@ use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
-use crate::provider::rules::analysis::{ComparedDurations, ResolveNearest, WrittenTimes};
+use crate::provider::rules::analysis::{
+    ComparedDurations, FixedSizes, ResolveNearest, WrittenTimes,
+};
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
@@ -109,6 +111,7 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(EqualZeros));
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));
+        analyzer.function_rewrites.push(Arc::new(FixedSizes));
         analyzer.function_rewrites.push(Arc::new(WrittenTimes));
         analyzer.function_rewrites.push(Arc::new(ComparedDurations));
     }

@@ -275,6 +275,12 @@ async fn value_sizes_are_limited() {
             "octet_length(concat_ws('--', repeat('a', 499), repeat('a', 499)))",
             "1000",
         ),
+        (
+            "octet_length(regexp_replace(repeat('ab', 250), 'b', 'bc', 'g'))",
+            "750",
+        ),
+        ("octet_length(array_to_string(range(20), '-'))", "49"),
+        ("array_length(array_concat(range(60), range(60)))", "120"),
     ] {
         let sql = format!("SELECT {fits} FROM t WHERE x = 0");
         assert_eq!(rows(&ctx, &sql).await.unwrap(), bytes, "{fits}");
@@ -288,6 +294,15 @@ async fn value_sizes_are_limited() {
         "replace(repeat('a', 1000), 'a', 'bcd')",
         "concat(repeat('ab', 250), x::text, repeat('ab', 250), '.')",
         "concat_ws('---', repeat('a', 499), repeat('a', 499))",
+        "regexp_replace(repeat('a', 900), 'a', repeat('b', 900), 'g')",
+        "regexp_replace(repeat('ab', 400), '(a)', '\\1\\1\\1', 'g')",
+        "array_to_string(range(30), repeat('-', 40))",
+        "list_to_string(range(x + 30), repeat('-', 40))",
+        "array_concat(range(60), range(60), range(60))",
+        "list_cat(range(100), range(100))",
+        "arrow_cast(NULL, 'FixedSizeBinary(2)')",
+        "arrow_cast(NULL, 'FixedSizeList(2000000000, Int64)')",
+        "CAST(NULL AS BIGINT[1000])",
         "array_repeat(1, 126)",
         "array_repeat([1, 2], 126)",
         "array_repeat('x', 9223372036854775807)",
@@ -302,4 +317,7 @@ async fn value_sizes_are_limited() {
         let error = refusal(&ctx, &format!("SELECT {large} FROM t")).await;
         assert!(error.contains("tet.max_value_bytes"), "{large}: {error}");
     }
+    let sql = "SELECT approx_percentile_cont(0.5, 1000000000000) WITHIN GROUP (ORDER BY x) FROM t";
+    let error = refusal(&ctx, sql).await;
+    assert!(error.contains("expected at most 10000"), "{error}");
 }

@@ -56,5 +56,25 @@ pub fn statements() -> Vec<(String, &'static str)> {
             "tet.max_value_bytes",
         ),
         ("SELECT range(2000000000)".to_owned(), "tet.max_value_bytes"),
+        (
+            "SELECT count(arrow_cast(NULL, 'FixedSizeBinary(2147483647)')) FROM range(8000)".to_owned(),
+            "tet.max_value_bytes",
+        ),
+        (
+            "SELECT CAST(NULL AS BIGINT[2000000000]) FROM range(3)".to_owned(),
+            "tet.max_value_bytes",
+        ),
+        (
+            "SELECT regexp_replace(repeat('a', 100000), 'a', repeat('b', 100000), 'g')".to_owned(),
+            "tet.max_value_bytes",
+        ),
+        (
+            "SELECT array_to_string(range(200000), repeat('x', 100000))".to_owned(),
+            "tet.max_value_bytes",
+        ),
+        (
+            "SELECT approx_percentile_cont(0.5, 1000000000000) WITHIN GROUP (ORDER BY value) FROM range(10)".to_owned(),
+            "expected at most 10000",
+        ),
     ]
 }

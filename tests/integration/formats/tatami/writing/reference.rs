@@ -7,8 +7,8 @@ use serde_json::Value;
 use tet_sql::format::array::Compression;
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::{
-    Codec, ColumnType, FLAG_DICTIONARIES, RangeBuffer, SearchSegment, TatamiFile, TatamiWriter,
-    WriterOptions, verify,
+    Codec, ColumnType, FLAG_BLOCK_TREE, FLAG_DICTIONARIES, RangeBuffer, SearchSegment, TatamiFile,
+    TatamiWriter, WriterOptions, verify,
 };
 
 use super::super::data::{Random, Table, document, lines, names, path};
@@ -249,6 +249,10 @@ fn search_segments_have_the_records_that_were_given() {
     let mut count = 0;
     for name in names().iter().filter(|name| name.starts_with("search/")) {
         let expected = TatamiFile::open(path(&format!("{name}.tatami")), Access::Mmap).unwrap();
+        if expected.header().flags & FLAG_BLOCK_TREE == 0 {
+            // The writer does not write the older form of the term dictionary.
+            continue;
+        }
         let inverted = expected.footer().inverted.unwrap();
         let extents = [inverted.term_dictionary, inverted.postings, inverted.skips];
         let read = |file: &TatamiFile, extent| {
@@ -308,9 +312,7 @@ fn search_segments_have_the_records_that_were_given() {
         assert_eq!(found.live.map(|extent| read(&file, extent)), live, "{name}");
         assert_eq!(file.header().flags & 0b11_1000, 0b11_1000);
         assert!(verify(&file, true).is_empty(), "{name}");
-        if expected.header().flags & 0b10_0000 != 0 {
-            compare(name, &written);
-        }
+        compare(name, &written);
         std::fs::remove_file(&written).unwrap();
         count += 1;
     }

@@ -1,0 +1,257 @@
+//! Limits the size of values from functions that turn short arguments into large values.
+//!
+//! `repeat('x', 2000000000)` allocates 2 GB without a reservation. The functions in this module
+//! wrap DataFusion's functions under their own names and check sizes first: no value may exceed
+//! `tet.max_value_bytes`, and the values of a batch are reserved in the session's memory while they
+//! are computed.
+
+mod arguments;
+mod sizes;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::interval_arithmetic::Interval;
+use datafusion::logical_expr::preimage::PreimageResult;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
+};
+
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::functions::bounded::arguments::Argument;
+use crate::provider::functions::bounded::sizes::Sizes;
+use crate::provider::functions::memory::SessionMemory;
+use crate::provider::sql::budget::Limits;
+
+/// The names of the bounded functions.
+const BOUNDED: [(&str, Growth); 13] = [
+    ("repeat", Growth::Repeat),
+    ("lpad", Growth::Pad),
+    ("rpad", Growth::Pad),
+    ("replace", Growth::Replace),
+    ("concat", Growth::Concat),
+    ("concat_ws", Growth::ConcatSeparated),
+    ("regexp_replace", Growth::RegularExpression),
+    ("array_to_string", Growth::ListText),
+    ("array_concat", Growth::ListConcat),
+    ("array_repeat", Growth::ListRepeat),
+    ("array_resize", Growth::ListResize),
+    ("range", Growth::Series),
+    ("generate_series", Growth::Series),
+];
+
+/// The rule that determines the size of a value from the arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Growth {
+    /// `repeat(text, count)`.
+    Repeat,
+    /// `lpad(text, length, fill)`.
+    Pad,
+    /// `replace(text, from, to)`.
+    Replace,
+    /// `concat(text, ...)`.
+    Concat,
+    /// `concat_ws(separator, text, ...)`.
+    ConcatSeparated,
+    /// `regexp_replace(text, pattern, replacement, flags)`.
+    RegularExpression,
+    /// `array_to_string(list, separator, null text)`.
+    ListText,
+    /// `array_concat(list, ...)`.
+    ListConcat,
+    /// `array_repeat(element, count)`.
+    ListRepeat,
+    /// `array_resize(list, length, element)`.
+    ListResize,
+    /// `range(stop)`, `range(start, stop, step)`.
+    Series,
+}
+
+/// Returns bounded versions of the session's functions that need a bound and have none yet.
+pub fn bounded(
+    functions: &HashMap<String, Arc<ScalarUDF>>,
+    memory: &SessionMemory,
+) -> Vec<ScalarUDF> {
+    let found = BOUNDED.iter().filter_map(|(name, growth)| {
+        let inner = Arc::clone(functions.get(*name)?);
+        let is_bounded = inner.inner().is::<Bounded>();
+        (!is_bounded).then(|| {
+            ScalarUDF::from(Bounded {
+                inner,
+                growth: *growth,
+                memory: memory.clone(),
+            })
+        })
+    });
+    found.collect()
+}
+
+/// A function with bounded values.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    inner: Arc<ScalarUDF>,
+    growth: Growth,
+    memory: SessionMemory,
+}
+
+impl Bounded {
+    /// Returns the estimated size of the largest value and of all values of the batch, in bytes. A
+    /// null result counts as zero.
+    fn sizes(&self, args: &ScalarFunctionArgs, limit: u64) -> Result<(u64, u64)> {
+        let arguments = args.args.iter().map(Argument::of);
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let are_scalars = arguments.iter().all(|argument| argument.is_scalar);
+        let rows = if are_scalars { 1 } else { args.number_rows };
+        let sizes = Sizes::of(self.growth, &arguments)?;
+        let (mut largest, mut total) = (0u64, 0u64);
+        for row in 0..rows {
+            let size = sizes.of_row(row, limit).unwrap_or(0);
+            largest = largest.max(size);
+            total = total.saturating_add(size);
+        }
+        Ok((largest, total))
+    }
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let config = args.config_options.extensions.get::<ArraySettings>();
+        let limit = match config {
+            Some(config) => config.limits.value_bytes as u64,
+            None => Limits::default().value_bytes as u64,
+        };
+        let (largest, total) = self.sizes(&args, limit)?;
+        if largest > limit {
+            return exec_err!(
+                "{} would make a value of {largest} bytes, more than {limit}; make it shorter, or raise \
+                 tet.max_value_bytes",
+                self.name()
+            );
+        }
+        let bytes = usize::try_from(total).unwrap_or(usize::MAX);
+        let _reserved = self.memory.reserve(self.name(), bytes)?;
+        self.inner.invoke_with_args(args)
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {
+        let inner = self.inner.inner().with_updated_config(config)?;
+        Some(ScalarUDF::from(Self {
+            inner: Arc::new(inner),
+            growth: self.growth,
+            memory: self.memory.clone(),
+        }))
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner.is_strict()
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let simplified = self.inner.simplify(args, info)?;
+        // DataFusion may return a call of its own function, with fewer arguments.
+        if let ExprSimplifyResult::Simplified(Expr::ScalarFunction(call)) = &simplified
+            && let Some((_, growth)) = BOUNDED.iter().find(|(name, _)| *name == call.func.name())
+            && !call.func.inner().is::<Self>()
+        {
+            let bounded = ScalarUDF::from(Self {
+                inner: Arc::clone(&call.func),
+                growth: *growth,
+                memory: self.memory.clone(),
+            });
+            return Ok(ExprSimplifyResult::Simplified(
+                bounded.call(call.args.clone()),
+            ));
+        }
+        Ok(simplified)
+    }
+
+    fn preimage(
+        &self,
+        args: &[Expr],
+        literal: &Expr,
+        info: &SimplifyContext,
+    ) -> Result<PreimageResult> {
+        self.inner.inner().preimage(args, literal, info)
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner.short_circuits()
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner.conditional_arguments(args)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        self.inner.evaluate_bounds(inputs)
+    }
+
+    fn propagate_constraints(
+        &self,
+        interval: &Interval,
+        inputs: &[&Interval],
+    ) -> Result<Option<Vec<Interval>>> {
+        self.inner.propagate_constraints(interval, inputs)
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        self.inner.output_ordering(inputs)
+    }
+
+    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner.preserves_lex_ordering(inputs)
+    }
+
+    fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> Result<bool> {
+        self.inner.inner().strictly_order_preserving(inputs)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(arg_types)
+    }
+
+    fn struct_field_mapping(&self, args: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
+        self.inner.inner().struct_field_mapping(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
+        self.inner.inner().placement(args)
+    }
+}

@@ -1,0 +1,229 @@
+//! The sizes of the values that a call makes.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, IntervalMonthDayNanoType};
+use datafusion::common::Result;
+use regex::RegexBuilder;
+
+use super::Growth;
+use super::arguments::{Argument, DAY, Numbers, list_element};
+
+/// The maximum length of a number or a time as text, in bytes.
+const NUMBER_BYTES: u64 = 40;
+
+/// The arguments that determine the size of each value.
+pub(super) enum Sizes<'a> {
+    /// `count` units of `bytes` bytes each.
+    Units { count: Numbers, bytes: Numbers },
+    /// A text, the substring to replace, and its replacement.
+    Replaced([&'a Argument; 3]),
+    /// A text, a regular expression, the replacement of its matches, and perhaps flags.
+    Matched(&'a [Argument]),
+    /// The elements of a list as one text: the size and the number of the elements, and the lengths of the
+    /// texts between them and in place of nulls.
+    Listed {
+        bytes: Numbers,
+        count: Numbers,
+        between: Vec<Numbers>,
+    },
+    /// The lengths of the texts that are joined, and the number of times that each occurs.
+    Joined(Vec<(Numbers, u64)>),
+    /// A series from `start` to `stop` by `step`. `start` and `stop` have the factor that
+    /// [`Argument::instants`] returns.
+    Series {
+        start: (Numbers, i128),
+        stop: (Numbers, i128),
+        step: Step<'a>,
+    },
+    /// Arguments that the function itself rejects.
+    Unknown,
+}
+
+pub(super) enum Step<'a> {
+    Number(Numbers),
+    Interval(&'a Argument),
+}
+
+impl<'a> Sizes<'a> {
+    pub fn of(growth: Growth, arguments: &'a [Argument]) -> Result<Self> {
+        Ok(match (growth, arguments) {
+            (Growth::Repeat, [text, count]) => Self::Units {
+                count: count.numbers()?,
+                bytes: text.lengths()?,
+            },
+            (Growth::Pad, [_, length, ..]) => Self::Units {
+                count: length.numbers()?,
+                // UTF-8 characters take up to four bytes, but the fill is usually ASCII.
+                bytes: Numbers::all(match arguments.get(2).is_some_and(|fill| !is_ascii(fill)) {
+                    true => 4,
+                    false => 1,
+                }),
+            },
+            (Growth::Replace, [text, from, to]) => Self::Replaced([text, from, to]),
+            (Growth::RegularExpression, [_, _, _, ..]) => Self::Matched(arguments),
+            (Growth::ListText, [list, texts @ ..])
+                if list_element(list.array.data_type()).is_some() =>
+            {
+                let between = texts.iter().map(Argument::lengths);
+                Self::Listed {
+                    bytes: list.list_bytes()?,
+                    count: list.lengths()?,
+                    between: between.collect::<Result<_>>()?,
+                }
+            }
+            (Growth::ListConcat, lists) => {
+                let lists = lists.iter().map(|list| Ok((list.list_bytes()?, 1)));
+                Self::Joined(lists.collect::<Result<_>>()?)
+            }
+            (Growth::Concat, texts) => Self::Joined(joined(texts)?),
+            (Growth::ConcatSeparated, [separator, texts @ ..]) => {
+                let mut joined = joined(texts)?;
+                joined.push((separator.lengths()?, texts.len().saturating_sub(1) as u64));
+                Self::Joined(joined)
+            }
+            (Growth::ListRepeat, [element, count]) => Self::Units {
+                count: count.numbers()?,
+                bytes: element.element_bytes()?,
+            },
+            (Growth::ListResize, [list, length, ..]) => Self::Units {
+                count: length.numbers()?,
+                bytes: match arguments.get(2) {
+                    Some(element) => element.element_bytes()?,
+                    None => {
+                        let element = list_element(list.array.data_type());
+                        let width = element.and_then(DataType::primitive_width);
+                        Numbers::all(width.unwrap_or(16) as i64)
+                    }
+                },
+            },
+            (Growth::Series, [stop]) => Self::Series {
+                start: (Numbers::all(0), 1),
+                stop: (stop.numbers()?, 1),
+                step: Step::Number(Numbers::all(1)),
+            },
+            (Growth::Series, [start, stop, rest @ ..]) => Self::Series {
+                start: start.instants()?,
+                stop: stop.instants()?,
+                step: match rest {
+                    [step] if matches!(step.array.data_type(), DataType::Interval(_)) => {
+                        Step::Interval(step)
+                    }
+                    [step] => Step::Number(step.numbers()?),
+                    _ => Step::Number(Numbers::all(1)),
+                },
+            },
+            _ => Self::Unknown,
+        })
+    }
+
+    /// Returns the estimated size of a row's value in bytes, or `None` if the value is null. The matches of
+    /// a regular expression are counted only if the size may exceed `limit`.
+    pub fn of_row(&self, row: usize, limit: u64) -> Option<u64> {
+        match self {
+            Self::Units { count, bytes } => {
+                let count = u64::try_from(count.get(row)?).unwrap_or(0);
+                let bytes = u64::try_from(bytes.get(row).unwrap_or(16)).unwrap_or(0);
+                Some(count.saturating_mul(bytes))
+            }
+            Self::Replaced([text, from, to]) => {
+                let (text, from, to) = (text.text(row)?, from.text(row)?, to.text(row)?);
+                let more = to.len().saturating_sub(from.len()) as u64;
+                let count = match more {
+                    0 => 0,
+                    _ => text.matches(from).count() as u64,
+                };
+                Some((text.len() as u64).saturating_add(count.saturating_mul(more)))
+            }
+            Self::Matched(arguments) => matched(arguments, row, limit),
+            Self::Listed {
+                bytes,
+                count,
+                between,
+            } => {
+                let number = |numbers: &Numbers| {
+                    let number = numbers.get(row).unwrap_or(0);
+                    u64::try_from(number).unwrap_or(0)
+                };
+                let texts = between.iter().map(number);
+                let each = texts.fold(NUMBER_BYTES, u64::saturating_add);
+                let all = number(count).saturating_mul(each);
+                Some(all.saturating_add(number(bytes)))
+            }
+            Self::Joined(texts) => {
+                let bytes = texts.iter().map(|(lengths, count)| {
+                    let length = lengths
+                        .get(row)
+                        .and_then(|length| u64::try_from(length).ok());
+                    length.unwrap_or(0).saturating_mul(*count)
+                });
+                Some(bytes.fold(0, u64::saturating_add))
+            }
+            Self::Series { start, stop, step } => {
+                let at = |point: &(Numbers, i128)| Some(i128::from(point.0.get(row)?) * point.1);
+                let span = (at(stop)? - at(start)?).unsigned_abs();
+                let step = match step {
+                    Step::Number(step) => i128::from(step.get(row)?),
+                    Step::Interval(step) => {
+                        let row = if step.is_scalar { 0 } else { row };
+                        let array = step.array.as_primitive_opt::<IntervalMonthDayNanoType>()?;
+                        let step = array.is_valid(row).then(|| array.value(row))?;
+                        // Assume the shortest month, which gives an upper bound for the length of
+                        // the series.
+                        (i128::from(step.months) * 28 + i128::from(step.days)) * DAY
+                            + i128::from(step.nanoseconds)
+                    }
+                };
+                let count = span.checked_div(step.unsigned_abs())?;
+                let count = u64::try_from(count).unwrap_or(u64::MAX);
+                Some(count.saturating_mul(size_of::<i64>() as u64))
+            }
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// Returns an upper bound of the size of a text in which the matches of a regular expression are replaced.
+/// `None` if an argument is null, or if the expression is not valid.
+fn matched(arguments: &[Argument], row: usize, limit: u64) -> Option<u64> {
+    let text = |index: usize| arguments.get(index)?.text(row);
+    let (value, pattern, replacement) = (text(0)?, text(1)?, text(2)?);
+    let flags = text(3).unwrap_or_default();
+    // Each reference to a group, as in `\\1`, can insert a whole match.
+    let references = replacement.matches(['\\', '$']).count() as u64;
+    let (length, inserted) = (value.len() as u64, replacement.len() as u64);
+    let size = |matches: u64| {
+        let copies = length.saturating_mul(1 + references);
+        copies.saturating_add(matches.saturating_mul(inserted))
+    };
+    if !flags.contains('g') {
+        return Some(size(1));
+    }
+    let most = size(length + 1);
+    if most <= limit {
+        return Some(most);
+    }
+    let pattern = RegexBuilder::new(pattern)
+        .case_insensitive(flags.contains('i'))
+        .multi_line(flags.contains('m'))
+        .dot_matches_new_line(flags.contains('s'))
+        .swap_greed(flags.contains('U'))
+        .ignore_whitespace(flags.contains('x'))
+        .build();
+    Some(size(pattern.ok()?.find_iter(value).count() as u64))
+}
+
+/// Returns the lengths of texts. Other types, which the function itself rejects or converts, count
+/// as short.
+fn joined(texts: &[Argument]) -> Result<Vec<(Numbers, u64)>> {
+    let lengths = texts
+        .iter()
+        .map(|text| match text.array.data_type().is_string() {
+            true => Ok((text.lengths()?, 1)),
+            false => Ok((Numbers::all(0), 1)),
+        });
+    lengths.collect()
+}
+
+fn is_ascii(argument: &Argument) -> bool {
+    (0..argument.array.len()).all(|row| argument.text(row).is_none_or(str::is_ascii))
+}

@@ -1,0 +1,115 @@
+//! Refuses types and arguments for which DataFusion would allocate far more than the rows need.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::rules::analysis::written_times::text;
+use crate::provider::sql::budget::Limits;
+
+/// The number of values of a batch that must fit in eight times `tet.max_value_bytes`.
+const VALUES: usize = 1024;
+
+/// The maximum number of centroids of `approx_percentile_cont`, which allocates them in advance.
+const MAX_CENTROIDS: u64 = 10_000;
+
+/// Checks casts to types of a fixed size, whose nulls take as much memory as values, and the number of
+/// centroids of percentiles.
+#[derive(Debug)]
+pub(crate) struct FixedSizes;
+
+impl FunctionRewrite for FixedSizes {
+    fn name(&self) -> &str {
+        "fixed_sizes"
+    }
+
+    fn rewrite(
+        &self,
+        expr: Expr,
+        _schema: &DFSchema,
+        config: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        match &expr {
+            Expr::Cast(cast) => check_type(cast.field.data_type(), config)?,
+            Expr::TryCast(cast) => check_type(cast.field.data_type(), config)?,
+            Expr::ScalarFunction(call)
+                if ["arrow_cast", "arrow_try_cast"].contains(&call.func.name()) =>
+            {
+                let name = call.args.get(1).and_then(text);
+                // The function itself refuses names that are no types.
+                if let Some(Ok(data_type)) = name.map(str::parse::<DataType>) {
+                    check_type(&data_type, config)?;
+                }
+            }
+            Expr::AggregateFunction(call)
+                if call.func.name().starts_with("approx_percentile_cont") =>
+            {
+                let [_, rest @ ..] = call.params.args.as_slice() else {
+                    return Ok(Transformed::no(expr));
+                };
+                if let Some(centroids) = rest.iter().filter_map(integer).max()
+                    && centroids > MAX_CENTROIDS
+                {
+                    return plan_err!(
+                        "{}: {centroids} centroids, expected at most {MAX_CENTROIDS}",
+                        call.func.name()
+                    );
+                }
+            }
+            _ => {}
+        }
+        Ok(Transformed::no(expr))
+    }
+}
+
+/// Fails if a value of a type takes too many bytes, whether or not it is null.
+fn check_type(data_type: &DataType, config: &ConfigOptions) -> Result<()> {
+    let limit = match config.extensions.get::<ArraySettings>() {
+        Some(settings) => settings.limits.value_bytes,
+        None => Limits::default().value_bytes,
+    };
+    let (bytes, limit) = (fixed_bytes(data_type), limit.div_ceil(VALUES));
+    if bytes > limit && data_type.primitive_width().is_none() {
+        return plan_err!(
+            "values of type {data_type} take {bytes} bytes each, more than {limit}; choose a type of variable \
+             size, or raise tet.max_value_bytes"
+        );
+    }
+    Ok(())
+}
+
+/// Returns the bytes that a null of a type takes in an array, if they are many. Saturates.
+fn fixed_bytes(data_type: &DataType) -> usize {
+    let size = |count: &i32| usize::try_from(*count).unwrap_or(0);
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => size(bytes),
+        DataType::FixedSizeList(field, count) => {
+            size(count).saturating_mul(fixed_bytes(field.data_type()).max(1))
+        }
+        DataType::Struct(fields) => {
+            let bytes = fields.iter().map(|field| fixed_bytes(field.data_type()));
+            bytes.fold(0, usize::saturating_add)
+        }
+        other => other.primitive_width().unwrap_or(0),
+    }
+}
+
+/// Returns the integer that a literal or a cast of one stands for. `None` for anything else, and for
+/// negative integers.
+fn integer(expr: &Expr) -> Option<u64> {
+    match expr {
+        Expr::Literal(value, _) if value.data_type().is_integer() => {
+            match value.cast_to(&DataType::UInt64) {
+                Ok(ScalarValue::UInt64(value)) => value,
+                _ => None,
+            }
+        }
+        Expr::Cast(cast) => integer(&cast.expr),
+        Expr::Alias(alias) => integer(&alias.expr),
+        _ => None,
+    }
+}
