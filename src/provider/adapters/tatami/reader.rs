@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::filter;
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
@@ -121,6 +122,16 @@ impl DocumentReader {
     }
 }
 
+/// Copies the texts of a part of a block, so that a batch does not keep the texts of the whole block in
+/// memory.
+fn compact(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
+}
+
 impl BlockReader for DocumentReader {
     fn open(&mut self, block: u64, _fetched: Option<FetchedBlock>) -> Result<()> {
         self.block = self.blocks.block(block)?;
@@ -174,10 +185,10 @@ impl BlockReader for DocumentReader {
                 return self.decode(column, &in_group, kept);
             };
             let slice = decoded.slice(first, count);
-            Ok(match kept {
+            Ok(compact(match kept {
                 Some(kept) => filter(&slice, kept)?,
                 None => slice,
-            })
+            }))
         });
         columns.collect()
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::prelude::SessionContext;
 
-use crate::support::sql::{rows, run, session};
+use crate::support::sql::{error, rows, run, session};
 
 async fn write(ctx: &SessionContext, directory: &Path, documents: u32) -> String {
     let name = format!("pages_{documents}");
@@ -138,5 +138,26 @@ async fn keys_of_joins_and_the_limit_of_a_sort_prune_while_the_query_runs() {
         found.metric("chunks_pruned_by_dynamic_filter") >= 100,
         "{}",
         found.metric("chunks_pruned_by_dynamic_filter")
+    );
+}
+
+#[tokio::test]
+async fn opening_and_counting_read_no_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    write(&ctx, directory.path(), 2000).await;
+    let path = directory.path().join("pages_2000.tatami");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let footer = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    bytes[64..footer].fill(0xee);
+    let damaged = directory.path().join("damaged.tatami");
+    std::fs::write(&damaged, bytes).unwrap();
+    let counted = |rest: &str| format!("SELECT {rest} FROM '{}'", damaged.display());
+    let sql = counted("count(*), min(id), max(id)");
+    assert_eq!(rows(&ctx, &sql).await, ["2000 1 2000"]);
+    assert!(
+        error(&ctx, &counted("sum(id)"))
+            .await
+            .contains("damaged.tatami")
     );
 }

@@ -102,3 +102,25 @@ async fn pages_are_listed_as_the_reference_lists_them() {
     }
     assert!(count > 500, "{count}");
 }
+
+#[tokio::test]
+async fn batches_of_a_long_page_keep_only_their_own_texts() {
+    let ctx = session();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.tatami");
+    let sql = format!(
+        "COPY (SELECT 'a text that is longer than a view: ' || n AS text FROM generate_series(1, 50000) AS s(n)) TO '{}' \
+         STORED AS TATAMI OPTIONS (page_rows '65536')",
+        path.display()
+    );
+    rows(&ctx, &sql).await;
+    let sql = format!("SELECT text FROM '{}'", path.display());
+    let frame = ctx.sql(&sql).await.unwrap();
+    let batches = frame.collect().await.unwrap();
+    assert!(batches.len() > 5, "{}", batches.len());
+    for batch in batches {
+        // A text has about 40 bytes, and its view 16; the views of a batch are allocated at once.
+        let bytes = batch.get_array_memory_size();
+        assert!(bytes < 200_000 + 60 * batch.num_rows(), "{bytes}");
+    }
+}
