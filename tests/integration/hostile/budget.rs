@@ -300,7 +300,11 @@ async fn value_sizes_are_limited() {
         "list_to_string(range(x + 30), repeat('-', 40))",
         "array_concat(range(60), range(60), range(60))",
         "list_cat(range(100), range(100))",
-        "arrow_cast(NULL, 'FixedSizeBinary(2)')",
+        "array_to_string([range(30), range(30)], '-')",
+        "array_to_string([repeat('é', 400), repeat('x', 400)], '')",
+        "regexp_replace(repeat('a', 900), 'zzz', repeat('b', 900), 'gs)|(?:')",
+        "arrow_cast(NULL, 'FixedSizeBinary(33)')",
+        "arrow_cast(make_array(NULL), 'List(FixedSizeBinary(33))')",
         "arrow_cast(NULL, 'FixedSizeList(2000000000, Int64)')",
         "CAST(NULL AS BIGINT[1000])",
         "array_repeat(1, 126)",
@@ -317,7 +321,28 @@ async fn value_sizes_are_limited() {
         let error = refusal(&ctx, &format!("SELECT {large} FROM t")).await;
         assert!(error.contains("tet.max_value_bytes"), "{large}: {error}");
     }
-    let sql = "SELECT approx_percentile_cont(0.5, 1000000000000) WITHIN GROUP (ORDER BY x) FROM t";
-    let error = refusal(&ctx, sql).await;
-    assert!(error.contains("expected at most 10000"), "{error}");
+    for (call, expected) in [
+        (
+            "(0.5, 1000000000000) WITHIN GROUP (ORDER BY x)",
+            "expected at most 10000",
+        ),
+        (
+            "(0.5, 1e12) WITHIN GROUP (ORDER BY x)",
+            "expected at most 10000",
+        ),
+        (
+            "(0.5, 1000 * 100) WITHIN GROUP (ORDER BY x)",
+            "expected a literal number",
+        ),
+        ("(x, 0.5, 1000000000000) OVER ()", "expected at most 10000"),
+    ] {
+        let sql = format!("SELECT approx_percentile_cont{call} FROM t");
+        let error = refusal(&ctx, &sql).await;
+        assert!(error.contains(expected), "{call}: {error}");
+    }
+    let sql = "SELECT approx_percentile_cont(0.5, 200) WITHIN GROUP (ORDER BY x) FROM t";
+    rows(&ctx, sql).await.unwrap();
+    // A value counts alone, not with the rows around it.
+    let many = "SELECT count(array_to_string(string_to_array(CAST(value AS VARCHAR) || ' and so on', ' '), '-')) FROM range(5000)";
+    assert_eq!(rows(&ctx, many).await.unwrap(), "5000");
 }

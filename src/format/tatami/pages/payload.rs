@@ -1,6 +1,7 @@
 //! Reads and decompresses the payloads of records.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -68,7 +69,12 @@ impl Decompressor {
         self.payload(header, stored)?;
         Ok(match header.codec() {
             Some(Codec::None) => Bytes::copy_from_slice(stored),
-            _ => std::mem::take(&mut self.raw).into(),
+            _ => {
+                let mut raw = std::mem::take(&mut self.raw);
+                // Views keep all of the memory.
+                raw.shrink_to_fit();
+                raw.into()
+            }
         })
     }
 }
@@ -263,11 +269,27 @@ fn check_raw_size(header: &RecordHeader) -> Result<(), Fault> {
     Ok(())
 }
 
+thread_local! {
+    /// A context of a reader that is gone: creating one takes longer than decompressing a small page.
+    static SPARE: Cell<Option<DCtx<'static>>> = const { Cell::new(None) };
+}
+
 /// Returns the context, which is created on first use.
 fn context_in<'a>(context: &'a mut Option<DCtx<'static>>) -> Result<&'a mut DCtx<'static>, Fault> {
     match context {
         Some(context) => Ok(context),
-        empty => Ok(empty.insert(new_context()?)),
+        empty => {
+            let spare = SPARE.take().map(Ok);
+            Ok(empty.insert(spare.unwrap_or_else(new_context)?))
+        }
+    }
+}
+
+impl Drop for Decompressor {
+    fn drop(&mut self) {
+        let context = self.context.take();
+        // Fails while the thread ends.
+        let _ = SPARE.try_with(|spare| spare.set(context));
     }
 }
 

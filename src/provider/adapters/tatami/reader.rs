@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::filter;
-use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
@@ -14,7 +13,7 @@ use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
 use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
 use crate::provider::adapters::tatami::search;
 use crate::provider::adapters::tatami::table::TextOptions;
-use crate::provider::adapters::tatami::values::to_array;
+use crate::provider::adapters::tatami::values::{compact, to_array};
 use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts};
 
 /// Reads blocks of a `.tatami` file. Pages are decoded once per block.
@@ -99,12 +98,18 @@ impl DocumentReader {
             if wanted.is_empty() {
                 continue;
             }
-            let is_kept =
-                |row: u64| kept.is_none_or(|kept| kept.value((row - rows.start) as usize));
-            let selected: Option<Vec<u32>> = (kept.is_some() || wanted != of_page).then(|| {
-                let wanted = wanted.clone().filter(|row| is_kept(*row));
-                wanted.map(|row| (row - of_page.start) as u32).collect()
-            });
+            let first = (wanted.start - of_page.start) as u32;
+            let count = (wanted.end - wanted.start) as usize;
+            let selected: Option<Vec<u32>> = match kept {
+                Some(kept) => {
+                    let kept = kept.values();
+                    let kept = kept.slice((wanted.start - rows.start) as usize, count);
+                    let indices = kept.set_indices();
+                    Some(indices.map(|index| first + index as u32).collect())
+                }
+                None if wanted != of_page => Some((first..first + count as u32).collect()),
+                None => None,
+            };
             if selected.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }
@@ -119,16 +124,6 @@ impl DocumentReader {
         let array = to_array(&mut column.values, text, file, column.stored);
         counts.decode_time += start.elapsed();
         array
-    }
-}
-
-/// Copies the texts of a part of a block, so that a batch does not keep the texts of the whole block in
-/// memory.
-fn compact(array: ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-        _ => array,
     }
 }
 

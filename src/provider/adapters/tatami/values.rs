@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Float32Array, Float64Array,
-    Int8Array, Int16Array, Int32Array, Int64Array, PrimitiveArray, StringViewArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, Float32Array,
+    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, PrimitiveArray, StringViewArray,
     StringViewBuilder, TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array,
     UInt64Array,
 };
@@ -213,6 +213,16 @@ pub(super) fn to_array(
         }
     };
     Ok(array)
+}
+
+/// Copies the texts of an array that are in use, so that it does not keep the texts of a whole page in
+/// memory.
+pub(super) fn compact(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
 }
 
 /// Returns the error for text that is not valid UTF-8.

@@ -1,5 +1,6 @@
 //! The arguments of a call, as texts, numbers and sizes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
@@ -9,6 +10,9 @@ use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use datafusion::common::Result;
 use datafusion::common::types::NativeType;
 use datafusion::logical_expr::ColumnarValue;
+
+/// The bytes that a text in a list takes for its offset or view, at most.
+const VARIABLE_BYTES: usize = 16;
 
 /// Nanoseconds per day.
 pub(super) const DAY: i128 = 86_400_000_000_000;
@@ -70,10 +74,10 @@ impl Argument {
             return Ok(Numbers::all(width as i64));
         }
         match NativeType::from(self.array.data_type().clone()) {
-            // A text in a list takes up to 16 bytes for its offset or view.
             NativeType::String | NativeType::Binary => {
                 let lengths = integers(&length(&self.array)?)?;
-                Ok(self.with(lengths.unary(|length: i64| length.saturating_add(16))))
+                let bytes = |length: i64| length.saturating_add(VARIABLE_BYTES as i64);
+                Ok(self.with(lengths.unary(bytes)))
             }
             _ => {
                 let rows = 0..self.array.len();
@@ -86,16 +90,14 @@ impl Argument {
         }
     }
 
-    /// Returns the size of the elements of each list in bytes.
-    pub fn list_bytes(&self) -> Result<Numbers> {
-        match list_element(self.array.data_type()).and_then(DataType::primitive_width) {
-            Some(width) => {
-                let lengths = self.lengths()?;
-                let bytes = |length: i64| length.saturating_mul(width as i64);
-                Ok(self.with(lengths.numbers.unary(bytes)))
-            }
-            None => self.element_bytes(),
-        }
+    /// Returns the size of all elements of each list in bytes, and their number. Elements of lists in
+    /// lists are counted one by one.
+    pub fn list_sizes(&self) -> Result<(Numbers, Numbers)> {
+        let sizes = element_sizes(&self.array)?;
+        let saturated = |number: &u64| i64::try_from(*number).unwrap_or(i64::MAX);
+        let bytes: Vec<i64> = sizes.iter().map(|(bytes, _)| saturated(bytes)).collect();
+        let counts: Vec<i64> = sizes.iter().map(|(_, count)| saturated(count)).collect();
+        Ok((self.with(bytes.into()), self.with(counts.into())))
     }
 
     /// Returns each value as an integer, and the factor that converts times to nanoseconds. Other
@@ -132,6 +134,57 @@ impl Numbers {
         let row = if self.is_scalar { 0 } else { row };
         self.numbers.is_valid(row).then(|| self.numbers.value(row))
     }
+}
+
+/// Returns the bytes of each value, and the number of elements in it that are no lists. Nulls have no
+/// bytes.
+fn element_sizes(array: &ArrayRef) -> Result<Vec<(u64, u64)>> {
+    let (values, ranges): (&ArrayRef, Vec<Range<usize>>) = match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let ranges = list.value_offsets().windows(2);
+            let range = |ends: &[i32]| ends[0] as usize..ends[1] as usize;
+            (list.values(), ranges.map(range).collect())
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let ranges = list.value_offsets().windows(2);
+            let range = |ends: &[i64]| ends[0] as usize..ends[1] as usize;
+            (list.values(), ranges.map(range).collect())
+        }
+        DataType::FixedSizeList(_, length) => {
+            let length = usize::try_from(*length).unwrap_or(0);
+            let ranges = (0..array.len()).map(|row| row * length..(row + 1) * length);
+            (array.as_fixed_size_list().values(), ranges.collect())
+        }
+        data_type => {
+            let width = data_type.primitive_width().unwrap_or(VARIABLE_BYTES) as u64;
+            let is_text = matches!(
+                NativeType::from(data_type.clone()),
+                NativeType::String | NativeType::Binary
+            );
+            if !is_text {
+                return Ok(vec![(width, 1); array.len()]);
+            }
+            let lengths = integers(&length(array)?)?;
+            let size = |length: Option<i64>| {
+                let length = u64::try_from(length.unwrap_or(0)).unwrap_or(0);
+                (length.saturating_add(VARIABLE_BYTES as u64), 1)
+            };
+            return Ok(lengths.iter().map(size).collect());
+        }
+    };
+    let add = |a: (u64, u64), b: &(u64, u64)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
+    // The sums of all elements before each one.
+    let mut sums = vec![(0, 0)];
+    for size in &element_sizes(values)? {
+        sums.push(add(sums[sums.len() - 1], size));
+    }
+    let sum = |range: Range<usize>| {
+        let (start, end) = (sums[range.start], sums[range.end]);
+        (end.0 - start.0, end.1 - start.1)
+    };
+    Ok(ranges.into_iter().map(sum).collect())
 }
 
 /// Returns the type of the elements of a list; `None` for other types.

@@ -109,13 +109,20 @@ impl Bounded {
         let are_scalars = arguments.iter().all(|argument| argument.is_scalar);
         let rows = if are_scalars { 1 } else { args.number_rows };
         let sizes = Sizes::of(self.growth, &arguments)?;
-        let (mut largest, mut total) = (0u64, 0u64);
-        for row in 0..rows {
-            let size = sizes.of_row(row, limit).unwrap_or(0);
-            largest = largest.max(size);
-            total = total.saturating_add(size);
-        }
-        Ok((largest, total))
+        let measure = |limit| {
+            let (mut largest, mut total) = (0u64, 0u64);
+            for row in 0..rows {
+                let size = sizes.of_row(row, limit).unwrap_or(0);
+                largest = largest.max(size);
+                total = total.saturating_add(size);
+            }
+            (largest, total)
+        };
+        Ok(match measure(limit) {
+            // Too much to reserve for upper bounds.
+            (_, total) if total > limit && self.growth == Growth::RegularExpression => measure(0),
+            sizes => sizes,
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! The sizes of the values that a call makes.
 
+use std::cell::RefCell;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, IntervalMonthDayNanoType};
 use datafusion::common::Result;
-use regex::RegexBuilder;
+use regex::Regex;
 
 use super::Growth;
 use super::arguments::{Argument, DAY, Numbers, list_element};
@@ -18,7 +20,7 @@ pub(super) enum Sizes<'a> {
     /// A text, the substring to replace, and its replacement.
     Replaced([&'a Argument; 3]),
     /// A text, a regular expression, the replacement of its matches, and perhaps flags.
-    Matched(&'a [Argument]),
+    Matched(&'a [Argument], Matcher),
     /// The elements of a list as one text: the size and the number of the elements, and the lengths of the
     /// texts between them and in place of nulls.
     Listed {
@@ -60,19 +62,22 @@ impl<'a> Sizes<'a> {
                 }),
             },
             (Growth::Replace, [text, from, to]) => Self::Replaced([text, from, to]),
-            (Growth::RegularExpression, [_, _, _, ..]) => Self::Matched(arguments),
+            (Growth::RegularExpression, [_, _, _, ..]) => {
+                Self::Matched(arguments, Matcher::default())
+            }
             (Growth::ListText, [list, texts @ ..])
                 if list_element(list.array.data_type()).is_some() =>
             {
                 let between = texts.iter().map(Argument::lengths);
+                let (bytes, count) = list.list_sizes()?;
                 Self::Listed {
-                    bytes: list.list_bytes()?,
-                    count: list.lengths()?,
+                    bytes,
+                    count,
                     between: between.collect::<Result<_>>()?,
                 }
             }
             (Growth::ListConcat, lists) => {
-                let lists = lists.iter().map(|list| Ok((list.list_bytes()?, 1)));
+                let lists = lists.iter().map(|list| Ok((list.list_sizes()?.0, 1)));
                 Self::Joined(lists.collect::<Result<_>>()?)
             }
             (Growth::Concat, texts) => Self::Joined(joined(texts)?),
@@ -134,7 +139,7 @@ impl<'a> Sizes<'a> {
                 };
                 Some((text.len() as u64).saturating_add(count.saturating_mul(more)))
             }
-            Self::Matched(arguments) => matched(arguments, row, limit),
+            Self::Matched(arguments, matcher) => matched(arguments, matcher, row, limit),
             Self::Listed {
                 bytes,
                 count,
@@ -184,7 +189,7 @@ impl<'a> Sizes<'a> {
 
 /// Returns an upper bound of the size of a text in which the matches of a regular expression are replaced.
 /// `None` if an argument is null, or if the expression is not valid.
-fn matched(arguments: &[Argument], row: usize, limit: u64) -> Option<u64> {
+fn matched(arguments: &[Argument], matcher: &Matcher, row: usize, limit: u64) -> Option<u64> {
     let text = |index: usize| arguments.get(index)?.text(row);
     let (value, pattern, replacement) = (text(0)?, text(1)?, text(2)?);
     let flags = text(3).unwrap_or_default();
@@ -202,14 +207,31 @@ fn matched(arguments: &[Argument], row: usize, limit: u64) -> Option<u64> {
     if most <= limit {
         return Some(most);
     }
-    let pattern = RegexBuilder::new(pattern)
-        .case_insensitive(flags.contains('i'))
-        .multi_line(flags.contains('m'))
-        .dot_matches_new_line(flags.contains('s'))
-        .swap_greed(flags.contains('U'))
-        .ignore_whitespace(flags.contains('x'))
-        .build();
-    Some(size(pattern.ok()?.find_iter(value).count() as u64))
+    // DataFusion composes the expression in the same way.
+    let pattern = match flags.replace('g', "") {
+        flags if flags.is_empty() => pattern.to_string(),
+        flags => format!("(?{flags}){pattern}"),
+    };
+    matcher.count(pattern, value).map(size)
+}
+
+/// Counts the matches of regular expressions, and keeps the last one.
+#[derive(Default)]
+pub(super) struct Matcher(RefCell<Option<(String, Option<Regex>)>>);
+
+impl Matcher {
+    /// Returns the number of matches. `None` if the expression is not valid, which the function reports.
+    fn count(&self, pattern: String, text: &str) -> Option<u64> {
+        let mut last = self.0.borrow_mut();
+        let (_, compiled) = match last.take() {
+            Some(known) if known.0 == pattern => last.insert(known),
+            _ => {
+                let compiled = Regex::new(&pattern).ok();
+                last.insert((pattern, compiled))
+            }
+        };
+        Some(compiled.as_ref()?.find_iter(text).count() as u64)
+    }
 }
 
 /// Returns the lengths of texts. Other types, which the function itself rejects or converts, count

@@ -14,6 +14,9 @@ use crate::provider::sql::budget::Limits;
 /// The number of values of a batch that must fit in eight times `tet.max_value_bytes`.
 const VALUES: usize = 1024;
 
+/// The maximum length of a number, a time or an interval, in bytes.
+const MAX_PRIMITIVE_BYTES: usize = 32;
+
 /// The maximum number of centroids of `approx_percentile_cont`, which allocates them in advance.
 const MAX_CENTROIDS: u64 = 10_000;
 
@@ -45,21 +48,10 @@ impl FunctionRewrite for FixedSizes {
                     check_type(&data_type, config)?;
                 }
             }
-            Expr::AggregateFunction(call)
-                if call.func.name().starts_with("approx_percentile_cont") =>
-            {
-                let [_, rest @ ..] = call.params.args.as_slice() else {
-                    return Ok(Transformed::no(expr));
-                };
-                if let Some(centroids) = rest.iter().filter_map(integer).max()
-                    && centroids > MAX_CENTROIDS
-                {
-                    return plan_err!(
-                        "{}: {centroids} centroids, expected at most {MAX_CENTROIDS}",
-                        call.func.name()
-                    );
-                }
+            Expr::AggregateFunction(call) => {
+                check_centroids(call.func.name(), &call.params.args)?;
             }
+            Expr::WindowFunction(call) => check_centroids(call.fun.name(), &call.params.args)?,
             _ => {}
         }
         Ok(Transformed::no(expr))
@@ -73,7 +65,7 @@ fn check_type(data_type: &DataType, config: &ConfigOptions) -> Result<()> {
         None => Limits::default().value_bytes,
     };
     let (bytes, limit) = (fixed_bytes(data_type), limit.div_ceil(VALUES));
-    if bytes > limit && data_type.primitive_width().is_none() {
+    if bytes > limit.max(MAX_PRIMITIVE_BYTES) {
         return plan_err!(
             "values of type {data_type} take {bytes} bytes each, more than {limit}; choose a type of variable \
              size, or raise tet.max_value_bytes"
@@ -82,7 +74,26 @@ fn check_type(data_type: &DataType, config: &ConfigOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes that a null of a type takes in an array, if they are many. Saturates.
+/// Fails unless the number of centroids of a percentile, if it is given, is a small literal.
+fn check_centroids(function: &str, arguments: &[Expr]) -> Result<()> {
+    let index = match function {
+        "approx_percentile_cont" => 2,
+        "approx_percentile_cont_with_weight" => 3,
+        _ => return Ok(()),
+    };
+    match arguments.get(index) {
+        Some(Expr::Literal(value, _)) if !matches!(value.cast_to(&DataType::UInt64), Ok(ScalarValue::UInt64(Some(count))) if count <= MAX_CENTROIDS) =>
+        {
+            plan_err!("{function}: {value} centroids, expected at most {MAX_CENTROIDS}")
+        }
+        Some(Expr::Literal(..)) | None => Ok(()),
+        Some(other) => plan_err!(
+            "{function}: {other} centroids, expected a literal number of at most {MAX_CENTROIDS}"
+        ),
+    }
+}
+
+/// Returns the bytes that a null of a type, or of an element of its values, takes in an array. Saturates.
 fn fixed_bytes(data_type: &DataType) -> usize {
     let size = |count: &i32| usize::try_from(*count).unwrap_or(0);
     match data_type {
@@ -94,22 +105,13 @@ fn fixed_bytes(data_type: &DataType) -> usize {
             let bytes = fields.iter().map(|field| fixed_bytes(field.data_type()));
             bytes.fold(0, usize::saturating_add)
         }
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::Map(field, _) => fixed_bytes(field.data_type()),
+        DataType::Dictionary(_, values) => fixed_bytes(values),
+        DataType::RunEndEncoded(_, values) => fixed_bytes(values.data_type()),
         other => other.primitive_width().unwrap_or(0),
-    }
-}
-
-/// Returns the integer that a literal or a cast of one stands for. `None` for anything else, and for
-/// negative integers.
-fn integer(expr: &Expr) -> Option<u64> {
-    match expr {
-        Expr::Literal(value, _) if value.data_type().is_integer() => {
-            match value.cast_to(&DataType::UInt64) {
-                Ok(ScalarValue::UInt64(value)) => value,
-                _ => None,
-            }
-        }
-        Expr::Cast(cast) => integer(&cast.expr),
-        Expr::Alias(alias) => integer(&alias.expr),
-        _ => None,
     }
 }

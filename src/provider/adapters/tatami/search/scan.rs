@@ -33,6 +33,7 @@ use crate::format::tatami::search::{Hit, Mode};
 use crate::provider::adapters::tatami::rows::RowReader;
 use crate::provider::adapters::tatami::search::hits::MergedHits;
 use crate::provider::adapters::tatami::table::DocumentTable;
+use crate::provider::adapters::tatami::values::compact;
 use crate::provider::introspection::scan::batch;
 use crate::provider::planning::mask::mask;
 
@@ -101,10 +102,13 @@ impl DataSource for SearchScan {
             return internal_err!("partition {partition} requested from a scan with 1 partition");
         }
         let largest = context.session_config().batch_size().max(1);
-        let rows = self
-            .documents
-            .iter()
-            .map(|table| table.blob_batch_rows(&self.projection));
+        let mut read = self.projection.clone();
+        read.extend(self.filter.iter().flat_map(|filter| {
+            let columns = collect_columns(filter);
+            columns.into_iter().map(|column| column.index())
+        }));
+        let tables = self.documents.iter();
+        let rows = tables.map(|table| table.blob_batch_rows(&read));
         let largest = rows.min().map_or(largest, |rows| largest.min(rows));
         let first = self.fetch.map_or(FIRST_HITS, |fetch| match self.filter {
             Some(_) => fetch.max(FIRST_HITS),
@@ -317,7 +321,7 @@ impl Running {
             hits.truncate(self.left);
             for (column, values) in filter.columns.iter().zip(rows.columns()) {
                 let values = compute::filter(values, &mask)?;
-                known.push((*column, values.slice(0, hits.len())));
+                known.push((*column, compact(values.slice(0, hits.len()))));
             }
         }
         hits.truncate(self.left);
