@@ -4,7 +4,7 @@
     python3 benches/peers/tiledb_arrays.py FOLDER [PATH OF tet-sql]
 
 FOLDER receives the arrays, about 400 MB: 400 x 512 x 512 cells of float32 in tiles of 10 x 256 x 256, ten million points with
-duplicates, and an array of 1,000 fragments. All are compressed with zstd.
+duplicates, and a dense and a sparse array of 1,000 fragments each. All are compressed with zstd.
 
 tet-sql is measured as a whole process, and as a statement of a running session after the first, to the millisecond.
 TileDB-Py opens the array and reads NumPy arrays in this process, with two threads. Each figure is the min of five runs after
@@ -45,7 +45,7 @@ def write(folder):
     """Writes the arrays that do not exist, and returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
-    dense, sparse, fragments = (folder / name for name in ("dense", "sparse", "fragments"))
+    dense, sparse, fragments, points = (folder / name for name in ("dense", "sparse", "fragments", "points"))
     if create(dense, [dimension("time", 400, 10), dimension("lat", 512, 256), dimension("lon", 512, 256)], "float32"):
         time, lat, lon = np.ogrid[0:400, -1:1:512j, 0:6.28:512j]
         cells = 280 + 15 * np.cos(2 * lat) * np.sin(lon + time / 50) + random.normal(0, 0.1, (400, 512, 512))
@@ -61,13 +61,17 @@ def write(folder):
         for number in range(1000):
             with tiledb.open(str(fragments), "w") as array:
                 array[number * 10 : number * 10 + 10] = np.full((10, 100), number, "float32")
-    return dense, sparse, fragments
+    if create(points, [dimension("t", 100_000, 100)], "float32", sparse=True):
+        for number in range(1000):
+            with tiledb.open(str(points), "w") as array:
+                array[np.arange(number * 100, number * 100 + 100)] = np.full(100, number, "float32")
+    return dense, sparse, fragments, points
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
     command = sys.argv[2] if len(sys.argv) > 2 else "tet-sql"
-    dense, sparse, fragments = write(folder)
+    dense, sparse, fragments, points = write(folder)
 
     def read(path, part, **options):
         with tiledb.open(str(path), ctx=tiledb.Ctx(CONFIG)) as array:
@@ -104,6 +108,8 @@ def main():
             "SELECT value FROM {t} WHERE t = 7777 AND x = 3",
             lambda: read(fragments, np.s_[7777, 3]),
         ),
+        ("count of the points of 1,000 fragments", points, "SELECT count(*) FROM {t}", lambda: read(points, np.s_[:]).size),
+        ("sum of the points of 1,000 fragments", points, "SELECT sum(value) FROM {t}", lambda: read(points, np.s_[:]).sum()),
     ]
     print(f"TileDB-Py {tiledb.__version__}\n\n| query | process, ms | session, ms | TileDB-Py, ms |\n| --- | --: | --: | --: |")
     for name, path, sql, peer in measured:

@@ -13,7 +13,8 @@ use crate::format::tiledb::directory::{
 };
 use crate::format::tiledb::fault::Fault;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
-use crate::format::tiledb::schema::{DimensionLabel, Enumeration, Interval, Schema};
+use crate::format::tiledb::schema::{DimensionLabel, Enumeration, Schema};
+use crate::format::tiledb::sparse::any_meet;
 
 /// Options for opening an array or a group.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +54,8 @@ pub struct TileDbArray {
     /// The cells of each fragment of a dense array.
     boxes: Vec<Option<IndexBox>>,
     enumerations: OnceLock<BTreeMap<String, Arc<Enumeration>>>,
+    /// The result of [`Self::sparse_cells`], which scans ask for once per block.
+    sparse_cells: OnceLock<Option<u64>>,
 }
 
 /// Finds schemas by name, and reads each once.
@@ -151,6 +154,7 @@ impl TileDbArray {
             grid: None,
             boxes: Vec::new(),
             enumerations: OnceLock::new(),
+            sparse_cells: OnceLock::new(),
             schema,
         };
         if !array.schema.is_sparse {
@@ -257,6 +261,10 @@ impl TileDbArray {
     /// Returns the number of cells of a sparse array that count, if it follows from the footers of
     /// fragments: no cell is deleted, outside of the window of time, or possibly overwritten.
     pub fn sparse_cells(&self) -> Option<u64> {
+        *self.sparse_cells.get_or_init(|| self.count_sparse_cells())
+    }
+
+    fn count_sparse_cells(&self) -> Option<u64> {
         let is_whole = |fragment: &Fragment| {
             let (first, last) = fragment.timestamps();
             let is_inside = self.window.start <= first && last <= self.window.end;
@@ -270,10 +278,8 @@ impl TileDbArray {
             return None;
         }
         if !self.schema.allows_duplicates {
-            let domains: Vec<_> = self.fragments.iter().filter_map(Fragment::domain).collect();
-            let meet = |a: &[Interval], b: &[Interval]| a.iter().zip(b).all(|(a, b)| a.meets(b));
-            let mut pairs = (0..domains.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
-            if pairs.any(|(a, b)| meet(domains[a], domains[b])) {
+            let boxes = self.fragments.iter().filter_map(Fragment::domain);
+            if any_meet(boxes.collect()) {
                 return None;
             }
         }

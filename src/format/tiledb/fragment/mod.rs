@@ -271,6 +271,12 @@ impl Fragment {
         Ok(self.bounds.get_or_init(|| Arc::new(bounds)))
     }
 
+    /// Returns `true` if the bounding boxes of tiles were read.
+    #[cfg(test)]
+    pub(crate) fn has_read_bounds(&self) -> bool {
+        self.bounds.get().is_some()
+    }
+
     /// Returns the paths of deletes, relative to the array, that were applied when the fragment was
     /// written.
     pub fn processed_deletes(&self) -> Result<&[String]> {

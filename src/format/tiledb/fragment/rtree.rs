@@ -189,6 +189,18 @@ impl TileBounds {
         self.low.first().map_or(0, Coordinates::len)
     }
 
+    /// Returns the box of a tile, with an interval per dimension.
+    pub(crate) fn of_tile(&self, tile: usize) -> Option<Vec<Interval>> {
+        let sides = self.low.iter().zip(&self.high);
+        let intervals = sides.map(|(low, high)| {
+            Some(Interval {
+                low: low.get(tile)?,
+                high: high.get(tile)?,
+            })
+        });
+        intervals.collect()
+    }
+
     /// Returns the tiles whose boxes have points in common with the box of a tile of `other`.
     pub fn meeting(&self, other: &Self, other_tile: usize) -> Vec<usize> {
         let tiles = self.tiles();

@@ -13,6 +13,7 @@ use crate::format::tiledb::directory::{Cells, Condition};
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
 use crate::format::tiledb::reader::TileReader;
 use crate::format::tiledb::sparse::keys::{KeyTable, Seed, TileKeys};
+use crate::format::tiledb::sparse::overlap::meet;
 
 /// Maximum number of tiles whose coordinates are kept.
 const MAX_CACHED_TILES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
@@ -134,6 +135,10 @@ impl SparseReader {
     /// Returns `true` for each cell of a tile that counts, or `None` if all of them do.
     pub fn selection(&mut self, fragment: usize, tile: u64) -> Result<Option<Vec<bool>>> {
         let array = Arc::clone(&self.array);
+        // Every cell of every fragment counts.
+        if array.sparse_cells().is_some() {
+            return Ok(None);
+        }
         let window = array.window_of_time();
         let this = fragment_of(&array, fragment)?;
         let (first, last) = this.timestamps();
@@ -245,11 +250,17 @@ impl SparseReader {
         let this = fragment_of(&array, fragment)?;
         let bounds = Arc::clone(this.bounds()?);
         let index = usize::try_from(tile).unwrap_or(usize::MAX);
+        let tile_box = bounds.of_tile(index);
         let mut rivals = Vec::new();
         for (other, rival) in array.fragments().iter().enumerate() {
             let is_same = other == fragment;
             let is_newer = rival.timestamps().1 >= this.timestamps().0;
             if is_same && !this.has_timestamps() || !is_newer || rival.tiles() == 0 {
+                continue;
+            }
+            // The bounding box of a fragment is in memory; those of its tiles may have to be read.
+            let boxes = tile_box.as_deref().zip(rival.domain());
+            if boxes.is_some_and(|(tile, rival)| !meet(tile, rival)) {
                 continue;
             }
             // The tile of the fragment itself is compared as well: versions may be neighbours.
@@ -329,4 +340,103 @@ impl SparseReader {
 fn fragment_of(array: &TileDbArray, fragment: usize) -> Result<&Fragment> {
     let missing = || Error::invalid(array.path(), format!("has no fragment {fragment}"));
     array.fragments().get(fragment).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::io::storage::Access;
+    use crate::format::tiledb::{
+        ArrayWriter, Attribute, CellValues, DataOrder, Datatype, Dimension, Interval, Layout,
+        OpenOptions, Pipeline, Scalar, Schema, SparseWriter, WriteOptions, default_fill,
+    };
+
+    fn integers(values: [i32; 2]) -> TileBuffers {
+        TileBuffers {
+            cells: 2,
+            values: values.into_iter().flat_map(i32::to_le_bytes).collect(),
+            ..TileBuffers::default()
+        }
+    }
+
+    /// Creates an array of fragments with the cells `10 * number` and `10 * number + width` each.
+    fn create(path: &std::path::Path, fragments: i32, width: i32) -> Arc<TileDbArray> {
+        let schema = Schema {
+            version: ArrayWriter::VERSION,
+            allows_duplicates: false,
+            is_sparse: true,
+            tile_order: Layout::RowMajor,
+            cell_order: Layout::RowMajor,
+            capacity: 4,
+            coordinate_filters: Pipeline::default(),
+            offset_filters: Pipeline::default(),
+            validity_filters: Pipeline::default(),
+            dimensions: vec![Dimension {
+                name: "d".to_string(),
+                datatype: Datatype::Int32,
+                cell_values: CellValues::Fixed(1),
+                filters: Pipeline::default(),
+                domain: Some(Interval {
+                    low: Scalar::Signed(0),
+                    high: Scalar::Signed(9999),
+                }),
+                extent: Some(Scalar::Signed(10)),
+            }],
+            attributes: vec![Attribute {
+                name: "a".to_string(),
+                datatype: Datatype::Int32,
+                cell_values: CellValues::Fixed(1),
+                filters: Pipeline::default(),
+                fill: default_fill(Datatype::Int32),
+                is_nullable: false,
+                is_fill_valid: false,
+                order: DataOrder::Unordered,
+                enumeration: None,
+            }],
+            labels: Vec::new(),
+            enumerations: Vec::new(),
+            current_domain: None,
+        };
+        let open = || TileDbArray::open(path, &OpenOptions::default(), Access::Mmap).unwrap();
+        let options = WriteOptions::default();
+        let writer = ArrayWriter::create(path, schema, &[], &options).unwrap();
+        writer.finish().unwrap();
+        let array = open();
+        for number in 0..fragments {
+            let mut writer = SparseWriter::append(&array, &options).unwrap();
+            let cells = integers([10 * number, 10 * number + width]);
+            writer
+                .write(2, &[cells, integers([number, number])])
+                .unwrap();
+            writer.finish().unwrap();
+        }
+        Arc::new(open())
+    }
+
+    #[test]
+    fn bounds_are_read_only_of_fragments_that_meet_a_tile() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |array: &TileDbArray| {
+            let fragments = array.fragments().iter();
+            fragments
+                .filter(|fragment| fragment.has_read_bounds())
+                .count()
+        };
+
+        let array = create(&folder.path().join("disjoint"), 300, 9);
+        assert_eq!(array.sparse_cells(), Some(600));
+        let mut reader = SparseReader::new(Arc::clone(&array)).unwrap();
+        for fragment in 0..300 {
+            assert_eq!(reader.selection(fragment, 0).unwrap(), None);
+        }
+        assert_eq!(read(&array), 0);
+
+        // The last cell of each fragment is the first one of the next fragment.
+        let array = create(&folder.path().join("overlapping"), 60, 10);
+        assert_eq!(array.sparse_cells(), None);
+        let mut reader = SparseReader::new(Arc::clone(&array)).unwrap();
+        let selection = reader.selection(30, 0).unwrap();
+        assert_eq!(selection, Some(vec![true, false]));
+        assert!(read(&array) <= 3, "{}", read(&array));
+    }
 }
