@@ -93,10 +93,6 @@ impl ConvertOptions {
                 "dims",
                 self.dims.is_some() && !is_array && !target.is_array(),
             ),
-            (
-                "dataset",
-                self.dataset.is_some() && !is_array && !target.is_array(),
-            ),
         ];
         let unused = options.into_iter().filter(|(_, is_unused)| *is_unused);
         unused

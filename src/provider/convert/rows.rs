@@ -44,15 +44,39 @@ pub(super) async fn convert(
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory)))
         .build_arc()?;
     let config = SessionConfig::new().with_target_partitions(options.threads);
-    let ctx = SessionContext::new_with_config_rt(config, runtime);
     let mut read_options = options.read_options();
-    if is_array {
-        read_options.dataset.clone_from(&options.dataset);
-    }
-    let ctx = enable_arrays(ctx, read_options);
     // Documents and TileDB arrays are converted as rows, but opened by a format of this crate.
     let path = split_dataset(input).0;
-    let is_ours = is_array || FormatRegistry::default().recognise(&path).is_some();
+    let format = FormatRegistry::default().recognise(&path).cloned();
+    let opened = match format.as_ref().filter(|_| !is_array) {
+        Some(format) => Some(format.open(&path, &read_options, &config)?),
+        None => None,
+    };
+    // `dataset` names an array of a group; otherwise it names the array that is written.
+    let is_group = opened
+        .as_ref()
+        .is_some_and(|opened| opened.tables().len() > 1);
+    if is_array || is_group {
+        read_options.dataset.clone_from(&options.dataset);
+    }
+    let mut warnings = Vec::new();
+    if options.dataset.is_some() && !is_array && !is_group && !target.is_array() {
+        warnings.push("--dataset has no effect for these formats".to_string());
+    }
+    if let Some(opened) = &opened {
+        let keys = opened.attributes().into_iter().map(|(key, _)| key);
+        let keys: Vec<String> = keys.collect();
+        if !keys.is_empty() {
+            let keys = keys.join(", ");
+            warnings.push(format!(
+                "{}: metadata is not converted: {keys}",
+                path.display()
+            ));
+        }
+    }
+    let is_ours = is_array || format.is_some();
+    let ctx = SessionContext::new_with_config_rt(config, runtime);
+    let ctx = enable_arrays(ctx, read_options);
     let table = match is_ours {
         // A name without a directory would be that of a table.
         true => {
@@ -62,7 +86,7 @@ pub(super) async fn convert(
         false => url(input)?,
     };
     let rows = ctx.table(TableReference::bare(table)).await?;
-    let (factory, given, location) = match array_format(is_array, target, options) {
+    let (factory, given, location) = match array_format(is_array || is_group, target, options) {
         Some(format) => (
             Arc::new(format) as Arc<dyn FileFormatFactory>,
             HashMap::new(),
@@ -86,14 +110,14 @@ pub(super) async fn convert(
     Ok(Converted {
         arrays: 0,
         cells: cells.map_err(|error| named(error, output))?,
-        warnings: Vec::new(),
+        warnings,
     })
 }
 
 /// Returns the array format of the output with the options of the conversion, or `None` if the
-/// output has rows.
+/// output has rows. `is_input_named` is `true` if the option `dataset` names an array of the input.
 fn array_format(
-    is_array: bool,
+    is_input_named: bool,
     target: FileKind,
     options: &ConvertOptions,
 ) -> Option<ArrayFormatFactory> {
@@ -105,7 +129,7 @@ fn array_format(
         ..CopyOptions::default()
     };
     copied.compression = options.compression.unwrap_or(copied.compression);
-    if !is_array {
+    if !is_input_named {
         copied.dataset.clone_from(&options.dataset);
     }
     ArrayFormatFactory::with_options(target, copied)

@@ -16,6 +16,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::grid::Axis;
 use crate::provider::scan::ArrayScan;
+use crate::provider::source::DIMENSION;
 
 /// A dimension or key that identifies the rows of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +132,9 @@ impl Origin {
             return Self::default();
         };
         let name = field.name();
-        if !source.dimensions().contains(&name.as_str()) {
+        // The coordinates of sparse arrays are dimensions without axes.
+        let is_marked = field.metadata().contains_key(DIMENSION);
+        if !is_marked && !source.dimensions().contains(&name.as_str()) {
             return Self::of_values();
         }
         let grids = source.grids();
