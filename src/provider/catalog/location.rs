@@ -45,8 +45,8 @@ impl Location {
     }
 
     /// Returns `true` if the name of a table stands for files of these formats: by the content of
-    /// the file or directory, by the extension of a name or pattern, or as an array in a Zarr
-    /// hierarchy.
+    /// the file or directory, by the extension of a name or pattern, by the first match of a pattern,
+    /// or as an array in a Zarr hierarchy.
     ///
     /// The content at a path of a single word is not examined, since the word more likely names a
     /// table.
@@ -65,7 +65,12 @@ impl Location {
             return true;
         }
         let is_pattern = text.contains(['*', '?', '[']);
-        (is_pattern && text.contains(".zarr/"))
+        let is_first_match = || {
+            let matches = glob::glob(text).ok();
+            let first = matches.and_then(|matches| matches.flatten().next());
+            first.is_some_and(|path| formats.recognise(&path).is_some())
+        };
+        (is_pattern && (text.contains(".zarr/") || is_first_match()))
             || (text.contains('/') && formats.split_member(Path::new(text)).is_some())
     }
 }
