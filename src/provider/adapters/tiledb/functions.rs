@@ -6,10 +6,13 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampMillisecondArray,
     UInt32Array, UInt64Array,
 };
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::SessionConfig;
 
 use crate::format::tiledb::{Fragment, IndexBox};
@@ -33,7 +36,9 @@ impl TableFunctionImpl for At {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let (Some(table), Some(time), 2) = (
             args.exprs().first().and_then(text),
-            args.exprs().get(1).and_then(text),
+            args.exprs()
+                .get(1)
+                .map(|time| constant(time, args.session())),
             args.exprs().len(),
         ) else {
             return plan_err!(
@@ -43,6 +48,7 @@ impl TableFunctionImpl for At {
                 Self::NAME
             );
         };
+        let time = time.and_then(|time| milliseconds(&time))?;
         let mut recipe = recipe(Self::NAME, args.session(), &table)?;
         let config = args.session().config();
         let options = set_time(&mut recipe, &time);
@@ -108,14 +114,48 @@ fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
     }
 }
 
-/// Returns the text of a string or integer literal.
+/// Returns the text of a string literal.
 fn text(argument: &Expr) -> Option<String> {
-    let Expr::Literal(value, _) = argument else {
-        return None;
+    match argument {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_string),
+        _ => None,
+    }
+}
+
+/// Evaluates an expression without columns, such as `now() - INTERVAL '1 day'`.
+fn constant(expression: &Expr, session: &dyn Session) -> Result<ScalarValue> {
+    let context = SimplifyContext::builder()
+        .with_config_options(Arc::clone(session.config().options()))
+        .with_current_time()
+        .build();
+    let schema = context.schema().clone();
+    let simplifier = ExprSimplifier::new(context);
+    let expression = simplifier.coerce(expression.clone(), &schema)?;
+    match simplifier.simplify(expression)? {
+        Expr::Literal(value, _) => Ok(value),
+        other => plan_err!("{}: the time {other} is not a constant", At::NAME),
+    }
+}
+
+/// Returns a time as an option of the table: a text, or milliseconds since 1970.
+fn milliseconds(time: &ScalarValue) -> Result<String> {
+    let data_type = time.data_type();
+    let time = match data_type {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
+            let unit = DataType::Timestamp(TimeUnit::Millisecond, None);
+            time.cast_to(&unit)?.cast_to(&DataType::Int64)?
+        }
+        _ => time.clone(),
     };
-    match value.try_as_str() {
-        Some(text) => text.map(str::to_string),
-        None => (value.data_type().is_integer() && !value.is_null()).then(|| value.to_string()),
+    match time.try_as_str() {
+        _ if time.is_null() => plan_err!("{}: the time is NULL", At::NAME),
+        Some(text) => Ok(text.unwrap_or_default().to_string()),
+        None if time.data_type().is_integer() => Ok(time.to_string()),
+        None => plan_err!(
+            "{}: the time has the type {data_type}, expected a timestamp, a text or a number of milliseconds \
+             since 1970",
+            At::NAME
+        ),
     }
 }
 
