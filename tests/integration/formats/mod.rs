@@ -15,6 +15,8 @@ pub mod tatami;
 pub mod tiledb;
 #[cfg(feature = "tiledb")]
 pub mod tiledb_copy;
+#[cfg(feature = "tiledb")]
+mod tiledb_killed;
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;
