@@ -342,6 +342,26 @@ impl TileDbArray {
         metadata::read(&self.path, self.window, self.key.as_ref())
     }
 
+    /// Opens the array of a dimension label, with the window of time and the key of this array.
+    ///
+    /// # Errors
+    /// Like [`Self::open`]; also if the label is stored outside of the array's directory.
+    pub fn open_label(&self, label: &DimensionLabel, access: Access) -> Result<Self> {
+        let Some(path) = self.label_path(label) else {
+            let (name, location) = (&label.name, &label.location);
+            let message = format!(
+                "the label {name:?} is stored in {location}, which is outside of the array"
+            );
+            return Err(Error::invalid(&self.path, message));
+        };
+        let options = OpenOptions {
+            timestamp_start: self.window.start,
+            timestamp_end: Some(self.window.end),
+            key: self.key.clone(),
+        };
+        Self::open(&path, &options, access)
+    }
+
     /// Returns the path of the array of a dimension label, or `None` if it is not below the array's
     /// directory.
     pub fn label_path(&self, label: &DimensionLabel) -> Option<PathBuf> {

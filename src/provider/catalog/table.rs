@@ -1,7 +1,7 @@
 //! A block source as a DataFusion table.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -58,6 +58,8 @@ use crate::provider::source::{BlockSource, GridSource, VALUE};
 #[derive(Debug)]
 pub struct ArrayTable {
     source: Arc<dyn BlockSource>,
+    /// The source after rows were added to the table.
+    renewed: RwLock<Option<Arc<dyn BlockSource>>>,
     /// The columns without their attributes.
     schema: SchemaRef,
     options: ArrayOptions,
@@ -69,6 +71,7 @@ impl ArrayTable {
         Self {
             schema: plain(source.schema()),
             source,
+            renewed: RwLock::new(None),
             options,
         }
     }
@@ -98,14 +101,37 @@ impl ArrayTable {
         Ok(Self::new(source, options.clone()))
     }
 
-    /// The source of the table's blocks.
-    pub fn source(&self) -> &Arc<dyn BlockSource> {
-        &self.source
+    /// Returns the source of the table's blocks. After `INSERT INTO` the table, the source includes the
+    /// new rows; if it cannot be opened again, the last source that could.
+    pub fn source(&self) -> Arc<dyn BlockSource> {
+        let current = self.current();
+        current.unwrap_or_else(|_| self.last_opened())
+    }
+
+    fn last_opened(&self) -> Arc<dyn BlockSource> {
+        let renewed = self.renewed.read().unwrap_or_else(PoisonError::into_inner);
+        let source = renewed.as_ref().unwrap_or(&self.source);
+        Arc::clone(source)
+    }
+
+    /// Returns the source of the table's blocks, opened again after rows were added.
+    fn current(&self) -> Result<Arc<dyn BlockSource>> {
+        let source = self.last_opened();
+        match source.renewed()? {
+            // Plans rely on the columns of the table.
+            Some(renewed) if plain(renewed.schema()) == self.schema => {
+                if let Ok(mut kept) = self.renewed.write() {
+                    *kept = Some(Arc::clone(&renewed));
+                }
+                Ok(renewed)
+            }
+            _ => Ok(source),
+        }
     }
 
     /// The array, if the table is one array rather than several files or blocks without axes.
     pub fn grid(&self) -> Option<Arc<dyn GridSource>> {
-        let mut grids = self.source.grids();
+        let mut grids = self.source().grids();
         let only = grids.pop().filter(|_| grids.is_empty())?;
         let columns = only.axes().len() + only.attributes().len();
         (columns == self.source.schema().fields().len()).then_some(only)
@@ -137,7 +163,7 @@ impl ArrayTable {
     /// # Errors
     /// Returns an error if the coordinates of an axis cannot be compared.
     pub fn describe(&self) -> Result<TableDescription> {
-        self.source.describe()
+        self.current()?.describe()
     }
 }
 
@@ -176,7 +202,7 @@ impl TableProvider for ArrayTable {
             .unwrap_or_else(|| (0..self.source.schema().fields().len()).collect());
         let scan = ArrayScan::try_new(
             state,
-            Arc::clone(&self.source),
+            self.current()?,
             projection,
             filters,
             limit,
@@ -195,7 +221,10 @@ impl TableProvider for ArrayTable {
         if let Some(recipe) = self.source.recipe()?
             && let Some(array) = tiledb::latest(&recipe, state.config())?
         {
-            let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+            // Labels of dimensions, the last columns, are arrays of their own.
+            let schema = array.schema();
+            let columns = 0..schema.dimensions.len() + schema.attributes.len();
+            let columns: Vec<usize> = columns.collect();
             return insert_into_tiledb(&array, &columns, input, operation);
         }
         #[cfg(not(feature = "tiledb"))]

@@ -49,7 +49,7 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
             if let Some(array) = provider.downcast_ref::<ArrayTable>() {
                 tables.push(ListedTable {
                     name: table,
-                    source: Arc::clone(array.source()),
+                    source: array.source(),
                 });
             }
         }

@@ -97,6 +97,12 @@ pub trait BlockSource: Any + Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns the table as of now, if this process has changed it since it was opened, for example by
+    /// `INSERT INTO`; `None` if the table is up to date, or was opened as of a given time.
+    fn renewed(&self) -> Result<Option<Arc<dyn BlockSource>>> {
+        Ok(None)
+    }
+
     /// Describes the table for introspection. May look up the index entry of every block.
     fn describe(&self) -> Result<TableDescription>;
 }

@@ -171,6 +171,12 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns the array as of now, if this process has changed it since it was opened; see
+    /// [`BlockSource::renewed`](crate::provider::source::BlockSource::renewed).
+    fn renewed(&self) -> Result<Option<Arc<dyn GridSource>>> {
+        Ok(None)
+    }
+
     /// Describes the encoding and the meaning of the attributes. Reads nothing from the file.
     fn describe_attributes(&self) -> Vec<AttributeDescription>;
 

@@ -14,6 +14,8 @@ mod shell;
 #[cfg(unix)]
 mod terminal;
 mod tet;
+#[cfg(feature = "tiledb")]
+mod tiledb;
 mod verify;
 
 use std::io::Write;

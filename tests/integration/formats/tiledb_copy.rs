@@ -10,7 +10,7 @@ use tet_sql::format::io::storage::Access;
 use tet_sql::format::tiledb::{
     CellValues, Datatype, Interval, Layout, OpenOptions, Scalar, TileDbArray,
 };
-use tet_sql::{ArrayOptions, enable_arrays};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use super::tiledb::rows;
 use crate::support::sql::{error, rows as answer, session};
@@ -385,12 +385,35 @@ async fn rows_are_added_to_external_tables() {
             let sql = format!("INSERT INTO {kind} VALUES ({x}, {v})");
             assert_eq!(answer(&ctx, &sql).await, ["1"]);
         }
-        // The table shows the array as it was when it was created.
         let sql = format!("SELECT v FROM {kind} ORDER BY x");
-        assert_eq!(answer(&ctx, &sql).await, ["10", "20", "30", "40"]);
-        answer(&ctx, &format!("DROP TABLE {kind}")).await;
-        answer(&ctx, &create).await;
         assert_eq!(answer(&ctx, &sql).await, ["10", "22", "33", "40"]);
+        assert_eq!(
+            answer(
+                &ctx,
+                &format!("SELECT count(*) FROM tiledb_fragments('{kind}')")
+            )
+            .await,
+            ["3"]
+        );
+        // A table as of a given time stays as it is; a file that is opened shows new rows.
+        let pinned = create.replace(&format!("TABLE {kind}"), &format!("TABLE {kind}_pinned"));
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        let options = format!("{pinned} OPTIONS (timestamp '{}')", now.as_millis());
+        answer(&ctx, &options).await;
+        let schema = format!("{kind}_file");
+        ctx.register_array_file_as(&schema, &path, ArrayOptions::new())
+            .await
+            .unwrap();
+        let in_file = format!("SELECT v FROM {schema}.{kind} ORDER BY x");
+        assert_eq!(answer(&ctx, &in_file).await, ["10", "22", "33", "40"]);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        answer(&ctx, &format!("INSERT INTO {kind} VALUES (4, 44)")).await;
+        assert_eq!(answer(&ctx, &sql).await, ["10", "22", "33", "44"]);
+        assert_eq!(answer(&ctx, &in_file).await, ["10", "22", "33", "44"]);
+        let pinned = format!("SELECT v FROM {kind}_pinned ORDER BY x");
+        assert_eq!(answer(&ctx, &pinned).await, ["10", "22", "33", "40"]);
     }
 }
 

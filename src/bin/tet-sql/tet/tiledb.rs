@@ -1,12 +1,13 @@
 //! TileDB arrays and groups in `tet info` and `tet verify`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tet_sql::format::tiledb::{
-    EncryptionKey, OpenOptions, TileDbArray, TileDbGroup, Verification, verify,
+    EncryptionKey, Interval, MetadataValue, OpenOptions, Schema, TileDbArray, TileDbGroup,
+    Verification, verify,
 };
 use tet_sql::{Access, Error};
 
@@ -16,6 +17,8 @@ use super::lines::{clean, listed, row, table, write_json};
 
 /// The maximum number of arrays of a group.
 const MAX_ARRAYS: usize = 1 << 16;
+/// The maximum number of characters of a metadata value.
+const MAX_TEXT: usize = 60;
 /// The maximum number of nested groups.
 const MAX_DEPTH: usize = 32;
 
@@ -23,8 +26,9 @@ const MAX_DEPTH: usize = 32;
 pub struct Arrays {
     path: PathBuf,
     arrays: Vec<TileDbArray>,
+    groups: Vec<TileDbGroup>,
     /// The directories of the groups, without links.
-    groups: HashSet<PathBuf>,
+    known: HashSet<PathBuf>,
     /// Members that cannot be opened.
     problems: Vec<String>,
 }
@@ -43,7 +47,8 @@ pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Fail
     let mut arrays = Arrays {
         path: path.to_path_buf(),
         arrays: Vec::new(),
-        groups: HashSet::new(),
+        groups: Vec::new(),
+        known: HashSet::new(),
         problems: Vec::new(),
     };
     match is_array {
@@ -52,7 +57,7 @@ pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Fail
             .push(TileDbArray::open(path, &options, Access::Pread)?),
         false => {
             let group = TileDbGroup::open(path, &options)?;
-            arrays.add(&group, &options, 0);
+            arrays.add(group, &options, 0);
         }
     }
     Ok(Some(arrays))
@@ -61,10 +66,10 @@ pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Fail
 impl Arrays {
     /// Adds the arrays of a group and of the groups below it, of each group once: groups may contain
     /// each other.
-    fn add(&mut self, group: &TileDbGroup, options: &OpenOptions, depth: usize) {
+    fn add(&mut self, group: TileDbGroup, options: &OpenOptions, depth: usize) {
         let directory = group.path().canonicalize();
         let directory = directory.unwrap_or_else(|_| group.path().to_path_buf());
-        if !self.groups.insert(directory) {
+        if !self.known.insert(directory) {
             return;
         }
         for member in group.members() {
@@ -76,7 +81,7 @@ impl Arrays {
             };
             let opened: Result<(), Error> = match member.is_group {
                 true if depth < MAX_DEPTH => TileDbGroup::open(&path, options)
-                    .map(|inner| self.add(&inner, options, depth + 1)),
+                    .map(|inner| self.add(inner, options, depth + 1)),
                 true => Ok(()),
                 false => TileDbArray::open(&path, options, Access::Pread)
                     .map(|array| self.arrays.push(array)),
@@ -85,6 +90,7 @@ impl Arrays {
                 self.problems.push(error.to_string());
             }
         }
+        self.groups.push(group);
     }
 
     /// Writes a description. Returns `true` if all arrays could be opened.
@@ -95,7 +101,26 @@ impl Arrays {
         is_json: bool,
         output: &mut dyn Write,
     ) -> Result<bool, Failure> {
-        let mut described = Vec::new();
+        let (mut described, mut groups) = (Vec::new(), Vec::new());
+        for group in &self.groups {
+            let path = group.path().display().to_string();
+            let (members, values) = (members(group), metadata(&group.metadata()?));
+            if is_json {
+                groups.push(json!({
+                    "path": path,
+                    "members": listed(&members),
+                    "metadata": listed(&values),
+                }));
+                continue;
+            }
+            let count = group.members().len();
+            writeln!(output, "{}: TileDB group, {count} members", clean(&path))?;
+            table(output, &members)?;
+            if sections.metadata {
+                writeln!(output, "metadata")?;
+                table(output, &values)?;
+            }
+        }
         for array in &self.arrays {
             // The key in JSON, the title and the rows of each section.
             let mut parts = Vec::new();
@@ -103,7 +128,8 @@ impl Arrays {
                 parts.push(("columns", None, columns(array)));
             }
             if sections.metadata {
-                parts.push(("metadata", Some("metadata"), metadata(array)?));
+                let values = metadata(&array.metadata()?);
+                parts.push(("metadata", Some("metadata"), values));
             }
             if sections.chunks || sections.layout {
                 let fragments = fragments(array, max_rows);
@@ -121,6 +147,10 @@ impl Arrays {
                     "kind": kind,
                     "version": version,
                     "fragments": count,
+                    "tile_order": schema.tile_order.to_string(),
+                    "cell_order": schema.cell_order.to_string(),
+                    "capacity": schema.capacity,
+                    "duplicates": schema.allows_duplicates,
                 });
                 for (key, _, rows) in parts {
                     value[key] = listed(&rows);
@@ -133,6 +163,7 @@ impl Arrays {
                 "{}: TileDB {kind} array, format version {version}, {count} fragments",
                 clean(&path)
             )?;
+            writeln!(output, "{}", layout(schema))?;
             for (_, title, rows) in parts {
                 if let Some(title) = title {
                     writeln!(output, "{title}")?;
@@ -142,7 +173,10 @@ impl Arrays {
         }
         if is_json {
             let path = self.path.display().to_string();
-            let value = json!({ "path": path, "arrays": described, "problems": self.problems });
+            let problems = &self.problems;
+            let value = json!({
+                "path": path, "groups": groups, "arrays": described, "problems": problems
+            });
             write_json(output, &value)?;
         }
         output.flush()?;
@@ -167,8 +201,14 @@ impl Arrays {
                 let _ = write!(std::io::stderr(), "\r{done} of {all} fragments");
             }
         };
+        let of_groups = self
+            .groups
+            .iter()
+            .filter_map(|group| group.metadata().err());
+        let of_groups = of_groups.map(|error| error.to_string());
+        let problems: Vec<String> = self.problems.iter().cloned().chain(of_groups).collect();
         let mut reports = Vec::new();
-        let mut is_sound = self.problems.is_empty();
+        let mut is_sound = problems.is_empty();
         for array in &self.arrays {
             let report = verify(array, is_deep, &progress);
             is_sound &= report.problem_count == 0;
@@ -189,14 +229,13 @@ impl Arrays {
             });
             let path = self.path.display().to_string();
             let arrays: Vec<Value> = arrays.collect();
-            let problems = &self.problems;
             let value = json!({
                 "path": path, "ok": is_sound, "deep": is_deep, "arrays": arrays, "findings": problems
             });
             write_json(output, &value)?;
             return Ok(is_sound);
         }
-        for problem in &self.problems {
+        for problem in &problems {
             writeln!(output, "  error: {}", clean(problem))?;
         }
         for (array, report) in &reports {
@@ -231,11 +270,51 @@ fn summary(
     Ok(())
 }
 
-/// Lists the dimensions and attributes.
+/// Returns the orders of tiles and cells and, of a sparse array, the capacity of tiles and whether
+/// duplicates are allowed.
+fn layout(schema: &Schema) -> String {
+    let (tiles, cells) = (schema.tile_order, schema.cell_order);
+    let orders = format!("tile order {tiles}, cell order {cells}");
+    match (schema.is_sparse, schema.allows_duplicates) {
+        (false, _) => orders,
+        (true, true) => format!("{orders}, capacity {}, duplicates", schema.capacity),
+        (true, false) => format!("{orders}, capacity {}, no duplicates", schema.capacity),
+    }
+}
+
+/// Returns the bounds of an interval.
+fn bounds(interval: &Interval) -> String {
+    clean(&format!("{} to {}", interval.low, interval.high))
+}
+
+/// Lists the members of a group.
+fn members(group: &TileDbGroup) -> Vec<Vec<String>> {
+    let mut lines = vec![row(["member", "kind", "location"])];
+    for member in group.members() {
+        lines.push(vec![
+            clean(member.name.as_deref().unwrap_or_default()),
+            if member.is_group { "group" } else { "array" }.to_string(),
+            clean(&member.location),
+        ]);
+    }
+    lines
+}
+
+/// Lists the dimensions, the attributes and the labels of dimensions. Domains are in stored units.
 fn columns(array: &TileDbArray) -> Vec<Vec<String>> {
     let schema = array.schema();
-    let mut lines = vec![row(["column", "kind", "type", "nullable", "filters"])];
-    for dimension in &schema.dimensions {
+    let mut lines = vec![row([
+        "column", "kind", "type", "nullable", "filters", "domain", "extent",
+    ])];
+    for (index, dimension) in schema.dimensions.iter().enumerate() {
+        let current = schema.current_domain.as_ref();
+        let current = current.and_then(|current| current.get(index));
+        let domain = match (dimension.domain.as_ref().map(bounds), current.map(bounds)) {
+            (domain, None) => domain.unwrap_or_default(),
+            (None, Some(current)) => format!("current {current}"),
+            (Some(domain), Some(current)) => format!("{domain}, current {current}"),
+        };
+        let extent = dimension.extent.as_ref().map(|extent| extent.to_string());
         lines.push(vec![
             clean(&dimension.name),
             "dimension".to_string(),
@@ -245,6 +324,8 @@ fn columns(array: &TileDbArray) -> Vec<Vec<String>> {
                 true => dimension.filters.to_string(),
                 false => String::new(),
             },
+            domain,
+            extent.unwrap_or_default(),
         ]);
     }
     for attribute in &schema.attributes {
@@ -258,19 +339,43 @@ fn columns(array: &TileDbArray) -> Vec<Vec<String>> {
             attribute.datatype.to_string(),
             if attribute.is_nullable { "yes" } else { "no" }.to_string(),
             attribute.filters.to_string(),
+            String::new(),
+            String::new(),
+        ]);
+    }
+    for label in &schema.labels {
+        let dimension = schema.dimensions.get(label.dimension);
+        let dimension = dimension.map_or("", |dimension| dimension.name.as_str());
+        lines.push(vec![
+            clean(&label.name),
+            format!("label of {}", clean(dimension)),
+            label.datatype.to_string(),
+            "yes".to_string(),
+            String::new(),
+            String::new(),
+            String::new(),
         ]);
     }
     lines
 }
 
-/// Lists the metadata with the type and the size of each value.
-fn metadata(array: &TileDbArray) -> Result<Vec<Vec<String>>, Failure> {
-    let mut lines = vec![row(["key", "type", "bytes"])];
-    for (key, value) in array.metadata()? {
+/// Lists metadata with the type, the size and the text of each value.
+fn metadata(values: &BTreeMap<String, MetadataValue>) -> Vec<Vec<String>> {
+    let mut lines = vec![row(["key", "type", "bytes", "value"])];
+    for (key, value) in values {
         let bytes = value.bytes.len().to_string();
-        lines.push(vec![clean(&key), value.datatype.to_string(), bytes]);
+        let text = shortened(&clean(&value.text()));
+        lines.push(vec![clean(key), value.datatype.to_string(), bytes, text]);
     }
-    Ok(lines)
+    lines
+}
+
+/// Returns the start of a text that is too long for a table.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_string(),
+    }
 }
 
 fn fragments(array: &TileDbArray, max_rows: u64) -> Vec<Vec<String>> {

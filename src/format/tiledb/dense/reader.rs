@@ -118,6 +118,28 @@ impl DenseReader {
         Ok(())
     }
 
+    /// Marks the cells of a window that no fragment holds as null, in the cells that [`Self::read`] has
+    /// returned for an attribute that is not nullable.
+    pub fn mark_missing(
+        &mut self,
+        window: &Window,
+        attribute: usize,
+        buffers: &mut TileBuffers,
+    ) -> Result<()> {
+        for region in window.regions() {
+            let source = region.source.map(|source| window.sources()[source]);
+            let field = source.map(|source| self.field(source, attribute));
+            if field.transpose()?.flatten().is_some() {
+                continue;
+            }
+            buffers.validity.resize(window.len(), 1);
+            window.for_each_run(region, |run| {
+                buffers.validity[run.window_cell..][..run.length].fill(0);
+            });
+        }
+        Ok(())
+    }
+
     /// Returns the attribute in the fragment of a source, if the fragment has it.
     fn field(&mut self, source: WindowSource, attribute: usize) -> Result<Option<Arc<Field>>> {
         let key = (source.fragment, attribute);

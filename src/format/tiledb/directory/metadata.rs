@@ -8,7 +8,7 @@ use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::EncryptionKey;
 use crate::format::tiledb::directory::{Stamp, TimeWindow, files};
 use crate::format::tiledb::fault::Decoded;
-use crate::format::tiledb::schema::Datatype;
+use crate::format::tiledb::schema::{Datatype, Scalar};
 
 /// A value of metadata.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,36 @@ pub struct MetadataValue {
     pub datatype: Datatype,
     /// The little-endian values, any number of them.
     pub bytes: Vec<u8>,
+}
+
+impl MetadataValue {
+    /// Returns the value as text: texts as they are, bytes in hexadecimal digits, and numbers separated
+    /// by commas.
+    pub fn text(&self) -> String {
+        use Datatype::*;
+        match self.datatype {
+            StringAscii | StringUtf8 | Char | GeometryWkt => {
+                let text = String::from_utf8_lossy(&self.bytes);
+                text.trim_end_matches('\0').to_string()
+            }
+            Blob | Any | GeometryWkb | StringUtf16 | StringUtf32 | StringUcs2 | StringUcs4 => self
+                .bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            datatype => {
+                let numbers = self.bytes.chunks_exact(datatype.size());
+                let texts = numbers.filter_map(|bytes| {
+                    let number = Scalar::from_bytes(datatype, bytes)?;
+                    Some(match datatype {
+                        Bool => (number != Scalar::Unsigned(0)).to_string(),
+                        _ => number.to_string(),
+                    })
+                });
+                texts.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
 }
 
 /// Reads the metadata of the array or group in a directory, as of the end of the window.

@@ -102,6 +102,15 @@ impl Scalar {
         }
     }
 
+    /// Returns the value of an integer, or `None` for other scalars.
+    pub fn integer(&self) -> Option<i128> {
+        match self {
+            Self::Signed(value) => Some(i128::from(*value)),
+            Self::Unsigned(value) => Some(i128::from(*value)),
+            _ => None,
+        }
+    }
+
     /// Returns the distance from `low`, or `None` if the value is less or not an integer.
     pub fn distance_from(&self, low: &Self) -> Option<u64> {
         match (self, low) {

@@ -29,6 +29,7 @@ pub(super) fn table_files(
 ) -> Result<TableFiles> {
     let table = lookup::table(function, args.session(), name)?;
     let source = table.downcast_ref::<ArrayTable>().map(ArrayTable::source);
+    let source = source.as_ref();
     let mut documents = Vec::new();
     let is_found = match source {
         Some(source) => add_files(source, &mut documents)?,

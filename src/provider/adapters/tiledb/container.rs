@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, RwLock};
 
 use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, Result};
 use crate::format::tiledb::{MetadataValue, TileDbArray, TileDbGroup};
-use crate::provider::adapters::tiledb::dense::DenseGrid;
-use crate::provider::adapters::tiledb::metadata;
+use crate::provider::adapters::tiledb::dense::open_grid;
 use crate::provider::adapters::tiledb::options::TileDbOptions;
 use crate::provider::adapters::tiledb::sparse::SparseTable;
 use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray, table_name};
@@ -43,7 +42,17 @@ pub(super) struct TileDbContainer {
 #[derive(Debug)]
 struct Member {
     path: PathBuf,
-    table: OnceLock<(Arc<StoredArray>, Arc<dyn BlockSource>)>,
+    table: RwLock<Option<OpenMember>>,
+}
+
+/// An open array and its table.
+type OpenMember = (Arc<StoredArray>, Arc<dyn BlockSource>);
+
+impl Member {
+    /// Returns the array if it is open.
+    fn opened(&self) -> Option<OpenMember> {
+        self.table.read().ok()?.clone()
+    }
 }
 
 impl TileDbContainer {
@@ -79,7 +88,7 @@ impl TileDbContainer {
         match metadata {
             Ok(metadata) => {
                 let pairs = metadata.iter();
-                let pairs = pairs.map(|(key, value)| (key.clone(), metadata::text(value)));
+                let pairs = pairs.map(|(key, value)| (key.clone(), value.text()));
                 self.attributes = pairs.collect();
             }
             // The cells can be read without the metadata.
@@ -91,7 +100,7 @@ impl TileDbContainer {
         self.tables.push(TableEntry::new(name));
         self.members.push(Member {
             path,
-            table: OnceLock::new(),
+            table: RwLock::new(None),
         });
     }
 
@@ -165,23 +174,30 @@ impl TileDbContainer {
         Ok(())
     }
 
-    /// Returns the open array with an index, and its table.
-    fn member(&self, index: usize) -> Result<&(Arc<StoredArray>, Arc<dyn BlockSource>)> {
+    /// Returns the open array with an index, and its table. The array is opened again after this process
+    /// has added a fragment.
+    fn member(&self, index: usize) -> Result<OpenMember> {
         let member = &self.members[index];
-        if let Some(table) = member.table.get() {
-            return Ok(table);
-        }
         let name = &self.tables[index].name;
-        let array = StoredArray::open(&member.path, name, &self.options, &self.session)?;
+        let array = match member.opened() {
+            Some((array, table)) => match array.renewed()? {
+                Some(array) => array,
+                None => return Ok((array, table)),
+            },
+            None => StoredArray::open(&member.path, name, &self.options, &self.session)?,
+        };
         let array = Arc::new(array);
         let source: Arc<dyn BlockSource> = match array.array().schema().is_sparse {
             true => Arc::new(SparseTable::new(Arc::clone(&array))),
             false => {
-                let grid = DenseGrid::try_new(Arc::clone(&array))?;
-                Arc::new(GridTable::new(Arc::new(grid)))
+                let grid = open_grid(Arc::clone(&array))?;
+                Arc::new(GridTable::new(grid))
             }
         };
-        Ok(member.table.get_or_init(|| (array, source)))
+        if let Ok(mut table) = member.table.write() {
+            *table = Some((Arc::clone(&array), Arc::clone(&source)));
+        }
+        Ok((array, source))
     }
 }
 
@@ -209,7 +225,7 @@ impl Container for TileDbContainer {
 
     fn table(&self, name: &str) -> Result<Option<Arc<dyn BlockSource>>> {
         match self.tables.iter().position(|table| table.name == name) {
-            Some(index) => Ok(Some(Arc::clone(&self.member(index)?.1))),
+            Some(index) => Ok(Some(self.member(index)?.1)),
             None => Ok(None),
         }
     }
@@ -223,12 +239,14 @@ impl Container for TileDbContainer {
     }
 
     fn summary(&self) -> ContainerSummary {
-        let opened = self.members.iter().filter_map(|member| member.table.get());
+        let opened = self.members.iter().filter_map(Member::opened);
+        let opened: Vec<OpenMember> = opened.collect();
         let fragments = opened
-            .clone()
+            .iter()
             .flat_map(|(array, _)| array.array().fragments());
         let tiles = fragments.fold(0u64, |sum, fragment| sum.saturating_add(fragment.tiles()));
         let version = opened
+            .iter()
             .map(|(array, _)| array.array().schema().version)
             .max();
         ContainerSummary {

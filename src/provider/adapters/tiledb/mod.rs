@@ -1,12 +1,12 @@
 //! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles. The
 //! blocks of a sparse array are the data tiles of its fragments.
 
+mod additions;
 mod columns;
 mod container;
 mod dense;
 mod format;
 mod functions;
-mod metadata;
 mod options;
 mod sparse;
 mod stored;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
 
+pub(in crate::provider) use additions::add as note_addition;
 pub(in crate::provider) use format::TileDbFormat;
 pub(in crate::provider) use stored::latest;
 

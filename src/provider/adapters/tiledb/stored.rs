@@ -9,7 +9,9 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, Result};
 use crate::format::io::identity::FileIdentity;
-use crate::format::tiledb::{Field, FieldKind, Fragment, TileDbArray, TileSummary};
+use crate::format::io::storage::Access;
+use crate::format::tiledb::{DimensionLabel, Field, FieldKind, Fragment, TileDbArray, TileSummary};
+use crate::provider::adapters::tiledb::additions;
 use crate::provider::adapters::tiledb::columns::{Column, NullValues};
 use crate::provider::adapters::tiledb::options::{
     Extent, TIMESTAMP, TIMESTAMP_START, TileDbOptions,
@@ -32,11 +34,23 @@ pub(super) struct StoredArray {
     name: String,
     /// The options, with the last timestamp that is read.
     options: ArrayOptions,
-    extent: Extent,
+    /// How the array was opened.
+    opened: Opened,
     dimensions: Vec<Column>,
     attributes: Vec<Column>,
     /// The statistics of tiles, by fragment and then by attribute, read on first use.
     summaries: Vec<Vec<OnceLock<Summaries>>>,
+}
+
+/// How an array was opened, so that it can be opened again.
+#[derive(Debug, Clone)]
+struct Opened {
+    /// The options as they were given.
+    given: ArrayOptions,
+    own: TileDbOptions,
+    access: Access,
+    /// The number of fragments that this process had added to the array before.
+    additions: u64,
 }
 
 /// Opens the array of a table as it is now, to add rows to it. Returns `None` if the table is not a
@@ -73,9 +87,18 @@ impl StoredArray {
         options: &ArrayOptions,
         session: &SessionConfig,
     ) -> Result<Self> {
-        let own = TileDbOptions::parse(path, &options.format_options, session)?;
-        let access = options.open_options(session.options()).access;
-        let array = TileDbArray::open(path, &own.open, access)?;
+        let opened = Opened {
+            given: options.clone(),
+            own: TileDbOptions::parse(path, &options.format_options, session)?,
+            access: options.open_options(session.options()).access,
+            additions: additions::count(path),
+        };
+        let array = TileDbArray::open(path, &opened.own.open, opened.access)?;
+        Self::of_array(array, name, opened)
+    }
+
+    fn of_array(array: TileDbArray, name: &str, opened: Opened) -> Result<Self> {
+        let path = array.path();
         let schema = array.schema();
         let dimensions = schema.dimensions.iter().enumerate();
         let dimensions = dimensions
@@ -91,8 +114,8 @@ impl StoredArray {
         let end = array.window_of_time().end.to_string();
         Ok(Self {
             name: name.to_string(),
-            options: options.clone().with_format_option(TIMESTAMP, end),
-            extent: own.extent,
+            options: opened.given.clone().with_format_option(TIMESTAMP, end),
+            opened,
             dimensions,
             summaries: array
                 .fragments()
@@ -104,6 +127,33 @@ impl StoredArray {
         })
     }
 
+    /// Returns the array as of now, if this process has added a fragment since the array was opened,
+    /// and the options give no time. Otherwise returns `None`.
+    pub fn renewed(&self) -> Result<Option<Self>> {
+        let path = self.array.path();
+        let additions = additions::count(path);
+        if self.opened.own.open.timestamp_end.is_some() || additions == self.opened.additions {
+            return Ok(None);
+        }
+        let opened = Opened {
+            additions,
+            ..self.opened.clone()
+        };
+        let array = TileDbArray::open(path, &opened.own.open, opened.access)?;
+        Self::of_array(array, &self.name, opened).map(Some)
+    }
+
+    /// Opens the array of a dimension label, as of the same time.
+    ///
+    /// # Errors
+    /// Returns an error if the label's array is outside of the array's directory, or cannot be opened.
+    pub fn label(&self, label: &DimensionLabel) -> Result<Self> {
+        let array = self.array.open_label(label, self.opened.access)?;
+        let mut opened = self.opened.clone();
+        opened.own.extent = Extent::Domain;
+        Self::of_array(array, &label.name, opened)
+    }
+
     pub fn array(&self) -> &Arc<TileDbArray> {
         &self.array
     }
@@ -113,7 +163,7 @@ impl StoredArray {
     }
 
     pub fn extent(&self) -> Extent {
-        self.extent
+        self.opened.own.extent
     }
 
     pub fn dimensions(&self) -> &[Column] {

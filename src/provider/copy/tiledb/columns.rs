@@ -1,6 +1,5 @@
 //! Converts columns of a query to cells of a TileDB array.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +9,9 @@ use arrow::datatypes::{DataType, Date32Type, Field, Int64Type, TimeUnit};
 use chrono::{Datelike, NaiveDate};
 use datafusion::common::{Result, exec_err, internal_err, plan_err};
 
-use crate::format::tiledb::{CellValues, Datatype, Enumeration, Representation, TileBuffers};
+use crate::format::tiledb::{CellValues, Datatype, TileBuffers};
+use crate::provider::copy::tiledb::fills::put_fill;
+use crate::provider::copy::tiledb::ordinals::Ordinals;
 
 /// A dimension or an attribute of an array, and the column with its values.
 #[derive(Debug, Clone)]
@@ -22,8 +23,10 @@ pub(super) struct StoredColumn {
     pub cell_values: CellValues,
     pub is_nullable: bool,
     pub is_dimension: bool,
-    /// The ordinals of the texts of an enumeration, which are stored instead of the texts.
-    pub enumeration: Option<Arc<HashMap<Vec<u8>, u64>>>,
+    /// The cell that is stored for nulls, if the attribute is not nullable.
+    pub fill: Option<Vec<u8>>,
+    /// The ordinals of the values of an enumeration, which are stored instead of the values.
+    pub enumeration: Option<Arc<Ordinals>>,
 }
 
 /// Returns the datatype and the number of values in which a column of a new array is stored.
@@ -118,7 +121,8 @@ impl StoredColumn {
     /// # Errors
     /// Fails if a value cannot be stored, or is null although the cells are not nullable.
     pub fn cells(&self, array: &ArrayRef) -> Result<TileBuffers> {
-        if !self.is_nullable && array.logical_null_count() > 0 {
+        let is_fillable = self.is_nullable || self.fill.is_some();
+        if !is_fillable && array.logical_null_count() > 0 {
             return match self.is_dimension {
                 true => exec_err!(
                     "dimension {:?} has a null, which is no coordinate",
@@ -143,7 +147,7 @@ impl StoredColumn {
             };
         }
         if let Some(ordinals) = &self.enumeration {
-            self.put_ordinals(&array, ordinals, &mut cells)?;
+            ordinals.put(&array, self.datatype.size(), &mut cells)?;
         } else if self.is_bytes() {
             self.put_bytes(&array, &mut cells)?;
         } else {
@@ -195,6 +199,9 @@ impl StoredColumn {
                 self.datatype,
                 array.data_type()
             );
+        }
+        if let Some(fill) = &self.fill {
+            put_fill(&array, fill, &mut cells);
         }
         Ok(cells)
     }
@@ -260,33 +267,6 @@ impl StoredColumn {
             true => exec_err!("attribute {:?} has a null within a list", self.name),
             false => Ok(()),
         }
-    }
-
-    fn put_ordinals(
-        &self,
-        array: &ArrayRef,
-        ordinals: &HashMap<Vec<u8>, u64>,
-        cells: &mut TileBuffers,
-    ) -> Result<()> {
-        let texts = cast(array, &DataType::LargeBinary)?;
-        for text in texts.as_binary::<i64>().iter() {
-            let ordinal = match text.map(|text| (text, ordinals.get(text))) {
-                None => 0,
-                Some((_, Some(ordinal))) => *ordinal,
-                Some((text, None)) => {
-                    return exec_err!(
-                        "attribute {:?} has no value {:?} in its enumeration",
-                        self.name,
-                        String::from_utf8_lossy(text)
-                    );
-                }
-            };
-            let bytes = ordinal.to_le_bytes();
-            cells
-                .values
-                .extend_from_slice(&bytes[..self.datatype.size()]);
-        }
-        Ok(())
     }
 
     /// Appends values of fixed size.
@@ -424,14 +404,4 @@ fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
         ..CastOptions::default()
     };
     Ok(cast_with_options(array, data_type, &options)?)
-}
-
-/// Returns the ordinals of the values of an enumeration of texts, or `None` for other enumerations.
-pub(super) fn ordinals(enumeration: &Enumeration) -> Option<HashMap<Vec<u8>, u64>> {
-    let is_text = enumeration.datatype.size() == 1
-        && enumeration.datatype.representation() == Representation::Unsigned
-        && enumeration.cell_values.is_variable();
-    let values = (0..enumeration.len())
-        .filter_map(|index| Some((enumeration.get(index)?.to_vec(), index as u64)));
-    is_text.then(|| values.collect())
 }

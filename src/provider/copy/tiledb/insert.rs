@@ -13,8 +13,11 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
 use crate::format::tiledb::{TileDbArray, WriteOptions};
-use crate::provider::copy::tiledb::columns::{StoredColumn, ordinals};
+use crate::provider::adapters::tiledb;
+use crate::provider::copy::tiledb::columns::StoredColumn;
+use crate::provider::copy::tiledb::fills::fill_of;
 use crate::provider::copy::tiledb::fragment::FragmentWriter;
+use crate::provider::copy::tiledb::ordinals::Ordinals;
 use crate::provider::copy::tiledb::sink::{in_background, reserve};
 
 /// Returns a plan that adds the rows of `input` to a TileDB array, as one fragment. A table of the array
@@ -24,9 +27,8 @@ use crate::provider::copy::tiledb::sink::{in_background, reserve};
 /// of each attribute, in the order of the array's schema.
 ///
 /// # Errors
-/// Fails if the operation is not `INSERT INTO`, or an attribute has an enumeration of values other than
-/// texts. The plan fails if a value cannot be stored, or if the rows of a dense array are not all cells of
-/// a box.
+/// Fails if the operation is not `INSERT INTO`. The plan fails if a value cannot be stored, or if the rows
+/// of a dense array are not all cells of a box.
 pub fn insert_into_tiledb(
     array: &Arc<TileDbArray>,
     columns: &[usize],
@@ -72,26 +74,16 @@ impl InsertSink {
             cell_values: dimension.cell_values,
             is_nullable: false,
             is_dimension: true,
+            fill: None,
             enumeration: None,
         });
         let mut all: Vec<StoredColumn> = dimensions.collect();
         let attributes = stored.attributes.iter().zip(of_attributes);
         for (number, (attribute, index)) in attributes.enumerate() {
-            let enumeration = match array.enumeration(number)? {
-                None => None,
-                Some(enumeration) => match ordinals(&enumeration) {
-                    Some(ordinals) => Some(Arc::new(ordinals)),
-                    None => {
-                        return plan_err!(
-                            "{}: attribute {:?} has an enumeration of {} values; rows are added only to arrays whose \
-                             enumerations are texts",
-                            array.path().display(),
-                            attribute.name,
-                            enumeration.datatype
-                        );
-                    }
-                },
-            };
+            let enumeration = array.enumeration(number)?;
+            let enumeration = enumeration.map(|values| Ordinals::new(&attribute.name, &values));
+            let values = enumeration.as_ref().map(Ordinals::len);
+            let fill = fill_of(attribute, values).filter(|_| !stored.is_sparse);
             all.push(StoredColumn {
                 name: attribute.name.clone(),
                 index: *index,
@@ -99,7 +91,8 @@ impl InsertSink {
                 cell_values: attribute.cell_values,
                 is_nullable: attribute.is_nullable,
                 is_dimension: false,
-                enumeration,
+                fill,
+                enumeration: enumeration.map(Arc::new),
             });
         }
         Ok(Self {
@@ -147,6 +140,7 @@ impl DataSink for InsertSink {
             .await?;
         }
         in_background(move || Ok(writer.finish()?)).await?;
+        tiledb::note_addition(self.array.path());
         Ok(rows)
     }
 }

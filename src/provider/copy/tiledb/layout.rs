@@ -45,6 +45,7 @@ impl ArrayLayout {
                     cell_values,
                     is_nullable: field.is_nullable() && !is_dimension,
                     is_dimension,
+                    fill: None,
                     enumeration: None,
                 });
             }

@@ -8,10 +8,12 @@
 //! The domain of a new array is known only after the last row. Inserted rows need no spool.
 
 mod columns;
+mod fills;
 mod fragment;
 mod insert;
 mod layout;
 mod options;
+mod ordinals;
 mod sink;
 
 use std::collections::HashMap;

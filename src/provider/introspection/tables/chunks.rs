@@ -30,7 +30,7 @@ impl TableFunctionImpl for Chunks {
         let name = lookup::table_name(NAME, args.exprs())?;
         let table = lookup::table(NAME, args.session(), name)?;
         let source = match table.downcast_ref::<ArrayTable>() {
-            Some(array) => Arc::clone(array.source()),
+            Some(array) => array.source(),
             None => return plan_err!("{NAME}: {name} is not an array and has no chunks"),
         };
         let grids = source.grids();

@@ -98,6 +98,11 @@ impl BlockSource for GridTable {
         self.grid.recipe()
     }
 
+    fn renewed(&self) -> Result<Option<Arc<dyn BlockSource>>> {
+        let grid = self.grid.renewed()?;
+        Ok(grid.map(|grid| Arc::new(Self::new(grid)) as Arc<dyn BlockSource>))
+    }
+
     fn describe(&self) -> Result<TableDescription> {
         self.grid.describe()
     }

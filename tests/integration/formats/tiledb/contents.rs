@@ -6,7 +6,7 @@ use serde_json::json;
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tiledb::{
     DataOrder, Datatype, DenseReader, EncryptionKey, FieldKind, Layout, Scalar, TileBuffers,
-    TileDbArray, TileDbGroup, TileReader,
+    TileDbArray, TileDbGroup, TileReader, verify,
 };
 
 use super::refusals::{copy, files, options};
@@ -427,4 +427,21 @@ fn windows_of_any_size_have_the_cells_of_the_array() {
         }
     }
     assert!(windows > 200, "{windows}");
+}
+
+#[test]
+fn arrays_are_sound() {
+    let mut tiles = 0;
+    for (name, description) in &expected() {
+        if description["dumps"].as_array().unwrap().is_empty() {
+            continue;
+        }
+        let key = description["key"].as_str();
+        let key = key.map(|key| EncryptionKey::new(key.as_bytes()).unwrap());
+        let array = TileDbArray::open(&arrays().join(name), &options(key), Access::Mmap).unwrap();
+        let found = verify(&array, true, &|_, _| {});
+        assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
+        tiles += found.tiles;
+    }
+    assert!(tiles > 1000, "{tiles}");
 }

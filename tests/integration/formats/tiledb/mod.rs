@@ -3,11 +3,14 @@
 
 mod arrays;
 mod contents;
+mod exercise;
 mod mutations;
 mod random;
-mod refusals;
+pub mod refusals;
 pub mod rows;
 mod sql;
+mod sql_labels;
+mod sql_nulls;
 mod sql_tables;
 mod writing;
 

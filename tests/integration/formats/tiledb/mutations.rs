@@ -1,17 +1,15 @@
 //! Changed bytes: every array is opened and read, or refused, within bounded memory.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tet_sql::Error;
 use tet_sql::format::io::storage::Access;
-use tet_sql::format::tiledb::{
-    DenseReader, FieldKind, SparseReader, TileBuffers, TileDbArray, TileDbGroup, TileReader,
-};
+use tet_sql::format::tiledb::{EncryptionKey, TileDbArray};
 
+use super::exercise::read;
 use super::refusals::{copy, files, generic, options, payload};
 use super::{arrays, key};
+use crate::support::memory::measure;
 
 /// Small arrays that have every part of the format between them.
 const ARRAYS: [&str; 27] = [
@@ -45,10 +43,8 @@ const ARRAYS: [&str; 27] = [
 ];
 /// Mutations of each array, with and without compressed metadata.
 const MUTATIONS: usize = 400;
-/// Tiles that are read of each fragment.
-const MAX_TILES: u64 = 6;
-/// Cells of the windows that are read: their size is up to the caller.
-const MAX_CELLS: usize = 1 << 20;
+/// Maximum number of bytes that reading a changed array holds.
+const MAX_HELD: usize = 1 << 30;
 
 /// A linear congruential generator.
 struct Random(u64);
@@ -102,94 +98,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Reads everything within the limits. Stops at the first error.
-fn read(path: &Path, access: Access, is_encrypted: bool) -> Result<(), Error> {
-    let options = options(is_encrypted.then(key));
-    if TileDbGroup::recognises(path) {
-        let group = TileDbGroup::open(path, &options)?;
-        group.metadata()?;
-        for member in group.members() {
-            if let Some(path) = group.member_path(member) {
-                read(&path, access, is_encrypted)?;
-            }
-        }
-        return Ok(());
-    }
-    let array = Arc::new(TileDbArray::open(path, &options, access)?);
-    array.metadata()?;
-    for label in &array.schema().labels {
-        if let Some(path) = array.label_path(label) {
-            read(&path, access, is_encrypted)?;
-        }
-    }
-    for attribute in 0..array.schema().attributes.len() {
-        array.enumeration(attribute)?;
-    }
-    let mut buffers = TileBuffers::default();
-    let mut tiles = TileReader::default();
-    for (index, fragment) in array.fragments().iter().enumerate() {
-        let mut kinds: Vec<_> = (0..fragment.schema().attributes.len())
-            .map(FieldKind::Attribute)
-            .collect();
-        if fragment.schema().is_sparse {
-            kinds.extend((0..fragment.schema().dimensions.len()).map(FieldKind::Dimension));
-            fragment.bounds()?;
-        }
-        if fragment.has_timestamps() {
-            kinds.push(FieldKind::Timestamps);
-        }
-        if fragment.has_deletes() {
-            kinds.push(FieldKind::DeleteTimes);
-        }
-        fragment.statistics()?;
-        fragment.processed_deletes()?;
-        for attribute in 0..fragment.schema().attributes.len() {
-            fragment.summaries(attribute)?;
-            fragment.summary(attribute)?;
-        }
-        for kind in kinds {
-            let field = fragment.field(kind)?;
-            for tile in 0..fragment.tiles().min(MAX_TILES) {
-                tiles.read(fragment, &field, tile, &mut buffers)?;
-                assert_eq!(buffers.cells as u64, fragment.cells(tile));
-            }
-        }
-        if array.schema().is_sparse {
-            let mut reader = SparseReader::new(Arc::clone(&array))?;
-            for tile in 0..fragment.tiles().min(MAX_TILES) {
-                reader.selection(index, tile)?;
-                for attribute in 0..array.schema().attributes.len() {
-                    reader.attribute(index, tile, attribute, &mut buffers)?;
-                }
-            }
-        }
-    }
-    if array.schema().is_sparse {
-        return Ok(());
-    }
-    let grid = array.grid()?;
-    let mut reader = DenseReader::new(Arc::clone(&array));
-    let tiles = grid.tile_box(grid.used());
-    for tile in 0..MAX_TILES {
-        let tile = tiles
-            .ranges
-            .iter()
-            .map(|range| (range.start + tile).min(range.end - 1));
-        let Some(cells) = grid.tile(&tile.collect::<Vec<_>>()) else {
-            continue;
-        };
-        if cells.cells().is_none_or(|cells| cells > MAX_CELLS as u64) {
-            continue;
-        }
-        let window = array.window(cells)?;
-        for attribute in 0..array.schema().attributes.len() {
-            if array.schema().attributes[attribute].fill.len() < MAX_CELLS {
-                reader.read(&window, attribute, &mut buffers)?;
-                assert_eq!(buffers.cells, window.len());
-            }
-        }
-    }
-    Ok(())
+fn key_of(is_encrypted: bool) -> Option<EncryptionKey> {
+    is_encrypted.then(key)
 }
 
 /// Replaces compressed generic tiles by uncompressed ones, so that mutations reach the metadata
@@ -236,8 +146,14 @@ fn temporary() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
-/// Returns the numbers of mutations of an array, and of those that are refused.
-fn run(name: &str, is_uncompressed: bool, count: usize, mut random: Random) -> (usize, usize) {
+/// Returns the numbers of mutations of an array and of those that are refused, and the maximum number of
+/// bytes that reading one held.
+fn run(
+    name: &str,
+    is_uncompressed: bool,
+    count: usize,
+    mut random: Random,
+) -> (usize, usize, usize) {
     let is_encrypted = name.starts_with("encrypted");
     let folder = temporary();
     copy(&arrays().join(name), folder.path());
@@ -251,11 +167,11 @@ fn run(name: &str, is_uncompressed: bool, count: usize, mut random: Random) -> (
             1 + schema.attributes.len() + schema.dimensions.len(),
         );
     }
-    read(folder.path(), Access::Pread, is_encrypted)
+    read(folder.path(), Access::Pread, key_of(is_encrypted).as_ref())
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut files = files(folder.path());
     files.retain(|path| path.metadata().unwrap().len() > 0);
-    let mut errors = 0;
+    let (mut errors, mut most) = (0, 0);
     for _ in 0..count {
         let path = &files[random.below(files.len())];
         let bytes = std::fs::read(path).unwrap();
@@ -266,10 +182,19 @@ fn run(name: &str, is_uncompressed: bool, count: usize, mut random: Random) -> (
             }
         }
         std::fs::write(path, &changed).unwrap();
-        errors += usize::from(read(folder.path(), Access::Pread, is_encrypted).is_err());
+        let (found, allocated) =
+            measure(|| read(folder.path(), Access::Pread, key_of(is_encrypted).as_ref()));
+        let held = allocated.most_held;
+        assert!(
+            held <= MAX_HELD,
+            "{name}, {}: {allocated:?}",
+            path.display()
+        );
+        errors += usize::from(found.is_err());
+        most = most.max(held);
         std::fs::write(path, &bytes).unwrap();
     }
-    (count, errors)
+    (count, errors, most)
 }
 
 #[test]
@@ -278,14 +203,14 @@ fn changed_bytes_give_cells_or_errors() {
     let count = count.map_or(MUTATIONS, |count| count.parse().unwrap());
     let next = AtomicUsize::new(0);
     let worker = || {
-        let mut total = (0, 0);
+        let mut total = (0, 0, 0);
         loop {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(name) = ARRAYS.get(job / 2) else {
                 return total;
             };
-            let (cases, errors) = run(name, job % 2 == 1, count, Random(job as u64));
-            total = (total.0 + cases, total.1 + errors);
+            let (cases, errors, most) = run(name, job % 2 == 1, count, Random(job as u64));
+            total = (total.0 + cases, total.1 + errors, total.2.max(most));
         }
     };
     let totals = std::thread::scope(|scope| {
@@ -295,6 +220,7 @@ fn changed_bytes_give_cells_or_errors() {
     });
     let cases: usize = totals.iter().map(|total| total.0).sum();
     let errors: usize = totals.iter().map(|total| total.1).sum();
-    println!("{errors} of {cases} cases are refused");
+    let most = totals.iter().map(|total| total.2).max().unwrap_or(0);
+    println!("{errors} of {cases} cases are refused; at most {most} bytes are held");
     assert!(errors > cases / 4 && errors < cases);
 }

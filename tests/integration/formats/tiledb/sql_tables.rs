@@ -307,9 +307,21 @@ async fn functions_of_time_and_fragments() {
         rows(&ctx, &sql).await;
         assert_eq!(at, rows(&ctx, &format!("SELECT * FROM t{time}")).await);
         assert_eq!(at, text);
+        for expression in [
+            format!("TIMESTAMP '1970-01-01T00:00:00.0{time}'"),
+            format!("to_timestamp_millis({time} + 1000) - INTERVAL '1 second'"),
+        ] {
+            let sql = format!("SELECT * FROM tiledb_at('t', {expression})");
+            assert_eq!(rows(&ctx, &sql).await, at, "{sql}");
+        }
         let count = format!("SELECT count(*) FROM tiledb_fragments('t{time}')");
         assert_eq!(rows(&ctx, &count).await, [format!("{}", time / 10)]);
     }
+    let yesterday = "SELECT count(*) FROM tiledb_at('t', now() - INTERVAL '1 day')";
+    assert_eq!(
+        rows(&ctx, yesterday).await,
+        rows(&ctx, "SELECT count(*) FROM t").await
+    );
     let found = rows(
         &ctx,
         "SELECT first_write, tiles > 0, cells > 0, stored_bytes > 0, has_deletes, domain LIKE '%: % to %' \
@@ -329,6 +341,8 @@ async fn functions_of_time_and_fragments() {
             "SELECT * FROM tiledb_at('t', 'soon')",
             "option timestamp is 'soon'",
         ),
+        ("SELECT * FROM tiledb_at('t', 1.5)", "expected a timestamp"),
+        ("SELECT * FROM tiledb_at('t', NULL)", "the time is NULL"),
         ("SELECT * FROM tiledb_at('none', 1)", "not found"),
         ("SELECT * FROM tiledb_fragments('tables')", "not found"),
     ] {

@@ -13,7 +13,7 @@ use arrow::datatypes::{BinaryType, ByteArrayType, DataType, Int32Type, Utf8Type}
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::tiledb::{CellValues, Datatype, Scalar, TileBuffers};
 use crate::provider::adapters::tiledb::columns::types::{Element, converted, item};
-use crate::provider::adapters::tiledb::columns::{Column, NullValues, integer};
+use crate::provider::adapters::tiledb::columns::{Column, NullValues};
 
 impl Column {
     /// Converts decoded cells to an array.
@@ -272,7 +272,7 @@ impl Column {
         let size = self.datatype.size();
         let index = |(cell, bytes): (usize, &[u8])| {
             let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(cell));
-            let index = integer(&Scalar::from_bytes(self.datatype, bytes)?);
+            let index = Scalar::from_bytes(self.datatype, bytes)?.integer();
             let index = index.and_then(|index| i32::try_from(index).ok());
             index.filter(|index| !is_null && (0..values.len() as i64).contains(&i64::from(*index)))
         };

@@ -16,8 +16,8 @@ use datafusion::common::ScalarValue;
 
 use crate::error::Result;
 use crate::format::tiledb::{
-    Attribute, CellValues, Datatype, Dimension, Enumeration, Interval, Representation, Scalar,
-    TileBuffers,
+    Attribute, CellValues, Datatype, Dimension, DimensionLabel, Enumeration, Interval,
+    Representation, Scalar, TileBuffers,
 };
 use crate::provider::adapters::tiledb::columns::types::{Element, unit};
 
@@ -39,6 +39,8 @@ pub(super) struct Column {
     data_type: DataType,
     /// The stored cell that stands for a missing value, if there is one.
     fill: Option<Vec<u8>>,
+    /// `true` if cells are null only where no fragment holds them.
+    is_null_where_missing: bool,
     is_nullable: bool,
     /// The values that cells index.
     enumeration: Option<ArrayRef>,
@@ -72,7 +74,8 @@ impl Column {
     }
 
     /// Creates the column of an attribute. Fill values are null in dense arrays, where they stand
-    /// for cells that were never written.
+    /// for cells that were never written. Only the fill values of integers of 8 bits, such as 255 in
+    /// an image, are values like any other: of these attributes, missing cells alone are null.
     pub fn of_attribute(
         path: &Path,
         attribute: &Attribute,
@@ -110,10 +113,22 @@ impl Column {
                 other => other.clone(),
             };
             column.enumeration = Some(values);
-        } else if !is_sparse && !attribute.is_nullable && attribute.datatype != Datatype::Bool {
-            column.fill = Some(attribute.fill.clone());
+        } else if !is_sparse && !attribute.is_nullable {
+            let is_single = attribute.cell_values == CellValues::Fixed(1);
+            match attribute.datatype {
+                Datatype::Bool => {}
+                Datatype::Int8 | Datatype::Uint8 if is_single => {
+                    column.is_null_where_missing = true;
+                }
+                _ => column.fill = Some(attribute.fill.clone()),
+            }
         }
         Ok(column)
+    }
+
+    /// Creates the column of a dimension label.
+    pub fn of_label(path: &Path, label: &DimensionLabel) -> Self {
+        Self::new(path, label.name.clone(), label.datatype, label.cell_values)
     }
 
     fn new(path: &Path, name: String, datatype: Datatype, cell_values: CellValues) -> Self {
@@ -124,6 +139,7 @@ impl Column {
             cell_values,
             data_type: Element::of(datatype).cell_type(cell_values),
             fill: None,
+            is_null_where_missing: false,
             is_nullable: false,
             enumeration: None,
         }
@@ -149,6 +165,11 @@ impl Column {
         self.fill.as_deref()
     }
 
+    /// Returns `true` if cells are null only where no fragment holds them, whatever their value.
+    pub fn is_null_where_missing(&self) -> bool {
+        self.is_null_where_missing
+    }
+
     /// The values that cells index, if the attribute has an enumeration.
     pub fn enumeration(&self) -> Option<&ArrayRef> {
         self.enumeration.as_ref()
@@ -160,7 +181,7 @@ impl Column {
         is_number && !self.is_nullable && self.enumeration.is_none()
     }
 
-    /// Returns `true` if the column may have nulls.
+    /// Returns `true` if cells that a fragment holds may be null.
     pub fn may_have_nulls(&self, nulls: NullValues) -> bool {
         self.is_nullable
             || self.enumeration.is_some()
@@ -266,7 +287,7 @@ impl Column {
             return Ok(None);
         };
         let contains = bounds.map(|bounds| {
-            let bounds = bounds?.and_then(|(low, high)| integer(&low).zip(integer(&high)));
+            let bounds = bounds?.and_then(|(low, high)| low.integer().zip(high.integer()));
             let is_between = |(low, high)| {
                 let mut indices = indices.iter();
                 indices.any(|index| (low..=high).contains(index))
@@ -307,14 +328,5 @@ impl Column {
     /// Returns `true` if values are floating-point numbers.
     pub fn is_float(&self) -> bool {
         self.datatype.representation() == Representation::Float
-    }
-}
-
-/// Returns the value of an integer, or `None` for other scalars.
-pub(super) fn integer(scalar: &Scalar) -> Option<i128> {
-    match scalar {
-        Scalar::Signed(value) => Some(i128::from(*value)),
-        Scalar::Unsigned(value) => Some(i128::from(*value)),
-        _ => None,
     }
 }

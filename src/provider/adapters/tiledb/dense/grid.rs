@@ -14,7 +14,8 @@ use crate::grid::reduce::CellType;
 use crate::grid::{
     Axis, AxisCoordinates, ChunkGrid, CoordinateReader, CoordinateSource, IndexSet, Steps, Window,
 };
-use crate::provider::adapters::tiledb::columns::{Column, converted, integer};
+use crate::provider::adapters::tiledb::columns::{Column, converted};
+use crate::provider::adapters::tiledb::dense::labels::open_grid;
 use crate::provider::adapters::tiledb::dense::reader::DenseWindowReader;
 use crate::provider::adapters::tiledb::options::Extent;
 use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray, null_values};
@@ -37,9 +38,13 @@ pub(in crate::provider::adapters::tiledb) struct DenseGrid {
     /// The cells of the grid, as indices in the domain of the array.
     pub(super) cells: IndexBox,
     axes: Vec<Axis>,
+    /// The first coordinate of each axis, in stored ticks.
+    first_coordinates: Vec<i128>,
     fields: Vec<FieldRef>,
     chunk_grid: ChunkGrid,
     pub(super) statistics: Arc<[KeptStatistics]>,
+    /// For each attribute, `true` if fragments hold all cells of the grid; found on first use.
+    covered: Arc<[OnceLock<bool>]>,
 }
 
 /// The statistics of one attribute in all chunks, for each combination of values read as null.
@@ -77,11 +82,13 @@ impl DenseGrid {
         let phases = cells.ranges.iter().zip(grid.extents());
         let phases = phases.map(|(range, extent)| range.start % extent).collect();
         let chunk_grid = ChunkGrid::new(lengths.clone().collect(), grid.extents().to_vec());
+        // Dense arrays have dimensions of integers only.
+        let lows = grid.lows().iter().zip(&cells.ranges);
+        let starts = lows.map(|(low, range)| low.integer().unwrap_or(0) + i128::from(range.start));
+        let first_coordinates: Vec<i128> = starts.collect();
         let axes = lengths.enumerate().map(|(dimension, length)| {
             let column = &stored.dimensions()[dimension];
-            // Dense arrays have dimensions of integers only.
-            let low = integer(&grid.lows()[dimension]).unwrap_or(0);
-            let start = low + i128::from(cells.ranges[dimension].start);
+            let start = first_coordinates[dimension];
             axis(column, start, length).ok_or_else(|| {
                 let (name, data_type) = (column.name(), column.data_type());
                 let message = format!(
@@ -97,6 +104,7 @@ impl DenseGrid {
         let fields = stored.attributes().iter();
         Ok(Self {
             axes,
+            first_coordinates,
             // Nullable in any case, so that no option changes the schema.
             fields: fields.map(|column| Arc::new(column.field(true))).collect(),
             chunk_grid: chunk_grid.with_phase(phases),
@@ -105,9 +113,15 @@ impl DenseGrid {
                 .iter()
                 .map(|_| Default::default())
                 .collect(),
+            covered: vec![OnceLock::new(); stored.attributes().len()].into(),
             cells,
             stored,
         })
+    }
+
+    /// Returns the first coordinate of an axis, in stored ticks.
+    pub(super) fn first_coordinate(&self, axis: usize) -> i128 {
+        self.first_coordinates[axis]
     }
 
     /// Returns the cells of a window as indices in the domain of the array.
@@ -117,6 +131,45 @@ impl DenseGrid {
         IndexBox {
             ranges: ranges.collect(),
         }
+    }
+
+    /// Returns `true` if missing cells of an attribute are null, and some cells may be missing.
+    fn has_missing_cells(&self, attribute: usize, options: &ReadOptions) -> bool {
+        let column = self.stored.attributes().get(attribute);
+        options.fill_as_null
+            && column.is_some_and(Column::is_null_where_missing)
+            && !*self.covered[attribute].get_or_init(|| self.covers(attribute).unwrap_or(false))
+    }
+
+    /// Returns `true` if fragments hold all cells of the grid. Returns `false` if that is unknown
+    /// because the grid has too many chunks.
+    fn covers(&self, attribute: usize) -> FormatResult<bool> {
+        let array = self.stored.array();
+        let is_all =
+            |bounds: &IndexBox| bounds.intersection(&self.cells).as_ref() == Some(&self.cells);
+        for (fragment, bounds) in array.fragment_boxes().iter().enumerate() {
+            if bounds.as_ref().is_some_and(is_all)
+                && array.attribute_in(fragment, attribute)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        let Some(count) = self.count_of_few_chunks() else {
+            return Ok(false);
+        };
+        let chunks: Vec<_> = self.chunk_grid.axes().map(|axis| 0..axis.count()).collect();
+        for number in 0..count {
+            let chunk = ChunkGrid::nth_of(&chunks, number);
+            let window = array.window(self.cells_of(&self.chunk_grid.window(&chunk)))?;
+            for region in window.regions() {
+                let source = region.source.map(|source| window.sources()[source]);
+                let field = source.map(|source| array.attribute_in(source.fragment, attribute));
+                if field.transpose()?.flatten().is_none() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The average size of the decoded attributes of a cell in bytes, roughly.
@@ -237,12 +290,14 @@ impl GridSource for DenseGrid {
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool {
         let column = self.stored.attributes().get(attribute);
         column.is_none_or(|column| column.may_have_nulls(null_values(options)))
+            || self.has_missing_cells(attribute, options)
     }
 
     fn cell_format(&self, attribute: usize, options: &ReadOptions) -> Option<CellFormat> {
         let column = self.stored.attributes().get(attribute)?;
         let cell_type = match column.data_type() {
             _ if !column.is_plain_number() || column.has_not_a_time() => return None,
+            _ if self.has_missing_cells(attribute, options) => return None,
             DataType::Float32 => CellType::F32,
             DataType::Float64 => CellType::F64,
             DataType::Int8 => CellType::I8,
@@ -327,6 +382,13 @@ impl GridSource for DenseGrid {
 
     fn recipe(&self) -> Result<Option<Recipe>> {
         Ok(Some(self.stored.recipe()?))
+    }
+
+    fn renewed(&self) -> Result<Option<Arc<dyn GridSource>>> {
+        Ok(match self.stored.renewed()? {
+            Some(stored) => Some(open_grid(Arc::new(stored))?),
+            None => None,
+        })
     }
 
     fn describe_attributes(&self) -> Vec<AttributeDescription> {

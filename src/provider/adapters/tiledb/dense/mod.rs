@@ -1,7 +1,8 @@
 //! Dense arrays as grids.
 
 mod grid;
+mod labels;
 mod reader;
 mod statistics;
 
-pub(super) use grid::DenseGrid;
+pub(super) use labels::open_grid;

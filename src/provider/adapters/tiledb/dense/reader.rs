@@ -78,14 +78,19 @@ impl DenseWindowReader {
         let common = common.map(|(a, b)| a.start.max(b.start)..a.end.min(b.end));
         let common = self.grid.cells_of(&Window::new(common.collect()));
         let shown = array.window(common.clone())?;
-        if count == 1 {
+        let stored = &self.grid.stored.attributes()[column.attribute];
+        let marks_missing = self.nulls.fill && stored.is_null_where_missing();
+        let mut part = std::mem::take(&mut column.cells);
+        self.cells.read(&shown, column.attribute, &mut part)?;
+        if marks_missing {
             self.cells
-                .read(&shown, column.attribute, &mut column.cells)?;
+                .mark_missing(&shown, column.attribute, &mut part)?;
+        }
+        if count == 1 {
+            column.cells = part;
             column.is_decoded = true;
             return Ok(());
         }
-        let mut part = TileBuffers::default();
-        self.cells.read(&shown, column.attribute, &mut part)?;
         column.parts.push((common, part));
         if column.parts.len() as u64 == count {
             let whole = self.grid.cells_of(window);
@@ -243,8 +248,10 @@ fn join(
                     output.values.extend_from_slice(&buffers.values[bytes]);
                 }
             }
-            if !buffers.validity.is_empty() {
-                output.validity.extend_from_slice(&buffers.validity[cells]);
+            // Parts without validity have no nulls.
+            if let Some(validity) = buffers.validity.get(cells) {
+                output.validity.resize(output.cells - length, 1);
+                output.validity.extend_from_slice(validity);
             }
         }
         let advanced = outer.iter().enumerate().rev().any(|(axis, range)| {
@@ -256,7 +263,10 @@ fn join(
             is_inside
         });
         if !advanced {
-            return;
+            break;
         }
+    }
+    if !output.validity.is_empty() {
+        output.validity.resize(output.cells, 1);
     }
 }

@@ -13,7 +13,7 @@ use crate::format::tiledb::{
     WindowSource,
 };
 use crate::grid::{ChunkGrid, Window};
-use crate::provider::adapters::tiledb::columns::{NullValues, integer};
+use crate::provider::adapters::tiledb::columns::NullValues;
 use crate::provider::adapters::tiledb::dense::grid::DenseGrid;
 use crate::provider::source::{ColumnBounds, GridSource};
 
@@ -160,11 +160,8 @@ impl DenseGrid {
             return Ok(known.clone());
         }
         let grid = self.chunk_grid();
-        let fragments = self.stored.array().fragments().len() as u64;
-        let is_limited =
-            |count: &u64| *count <= MAX_KEPT && count.saturating_mul(fragments) <= MAX_COMPARED;
         let mut known = None;
-        if let Some(count) = grid.count().filter(is_limited) {
+        if let Some(count) = self.count_of_few_chunks() {
             let chunks: Vec<_> = grid.axes().map(|axis| 0..axis.count()).collect();
             let windows: Vec<_> = (0..count)
                 .map(|number| grid.window(&ChunkGrid::nth_of(&chunks, number)))
@@ -173,6 +170,14 @@ impl DenseGrid {
             known = Some(Arc::new(bounds));
         }
         Ok(kept.get_or_init(|| known).clone())
+    }
+
+    /// Returns the number of chunks, if each can be compared with every fragment.
+    pub(super) fn count_of_few_chunks(&self) -> Option<u64> {
+        let fragments = self.stored.array().fragments().len() as u64;
+        let is_limited =
+            |count: &u64| *count <= MAX_KEPT && count.saturating_mul(fragments) <= MAX_COMPARED;
+        self.chunk_grid().count().filter(is_limited)
     }
 
     /// Compares an attribute with an enumeration in each window with values: `false` if no cell of
@@ -259,7 +264,7 @@ impl DenseGrid {
         let is_nan = matches!(fill, Some(Scalar::Float(value)) if value.is_nan());
         let is_not_a_time = column.has_not_a_time() && fill == Some(Scalar::Signed(i64::MIN));
         let is_null = (description.is_nullable && !description.is_fill_valid)
-            || (nulls.fill && column.fill().is_some())
+            || (nulls.fill && (column.fill().is_some() || column.is_null_where_missing()))
             || (nulls.nan && is_nan)
             || is_not_a_time;
         match fill {
@@ -268,7 +273,7 @@ impl DenseGrid {
                 all.include(&fill, &fill);
                 all.add_nulls(Some(0));
                 let times = |value: i128| cells.map(|cells| value.saturating_mul(cells.into()));
-                all.add_sum(integer(&fill).and_then(times));
+                all.add_sum(fill.integer().and_then(times));
             }
             _ => all.add_unknown(),
         }
@@ -311,7 +316,7 @@ impl DenseGrid {
         all.add_nulls(stored_nulls.filter(|_| is_clear));
         all.has_exact_bounds &= is_clear && is_whole && tile.is_exact;
         let sum = tile.sum.as_ref().filter(|_| is_clear && is_whole);
-        all.add_sum(sum.and_then(integer));
+        all.add_sum(sum.and_then(Scalar::integer));
     }
 
     /// Returns the cells of a tile that a fragment wrote, given some of them.

@@ -16,7 +16,7 @@ use lru::LruCache;
 
 use crate::error::Result as FormatResult;
 use crate::format::tiledb::{Coordinates, Field, FieldKind, Fragment, Scalar, TileSummary};
-use crate::provider::adapters::tiledb::columns::{Column, NullValues, integer};
+use crate::provider::adapters::tiledb::columns::{Column, NullValues};
 use crate::provider::adapters::tiledb::sparse::reader::SparseBlockReader;
 use crate::provider::adapters::tiledb::stored::{StoredArray, null_values};
 use crate::provider::catalog::settings::options::ReadOptions;
@@ -441,7 +441,7 @@ impl SparseBlocks {
         }
         let sums = summaries
             .iter()
-            .map(|summary| summary.sum.as_ref().and_then(integer));
+            .map(|summary| summary.sum.as_ref().and_then(Scalar::integer));
         let is_summed = column.datatype().is_integer() && null_count == 0;
         if let Some(sum) = sums
             .sum::<Option<i128>>()

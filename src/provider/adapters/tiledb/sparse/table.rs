@@ -170,6 +170,11 @@ impl BlockSource for SparseTable {
         Ok(Some(self.stored.recipe()?))
     }
 
+    fn renewed(&self) -> Result<Option<Arc<dyn BlockSource>>> {
+        let stored = self.stored.renewed()?;
+        Ok(stored.map(|stored| Arc::new(Self::new(Arc::new(stored))) as Arc<dyn BlockSource>))
+    }
+
     fn describe(&self) -> Result<TableDescription> {
         let mut description = self.stored.describe();
         for (index, column) in self.stored.dimensions().iter().enumerate() {
