@@ -25,6 +25,11 @@ SIZES = [
     1, 1, 1, 300, 300, 4096, 4096, (64 << 10) - 100, (128 << 10) - 100, (256 << 10) - 100, (1 << 20) - 100, (2 << 20) - 100,
     (32 << 20) - 100, (32 << 20) + 1, (33 << 20) - 100, (40 << 20) - 100,
 ]  # fmt: skip
+# The arrays of the target `tiledb`. See tiledb.rs.
+ARRAYS = [
+    "array_metadata", "deletes_nodups_raw", "dense_var_fragments", "dimension_labels", "enumerations", "group_of_two",
+    "nullable_sparse", "sparse_mixed_dims_hil",
+]  # fmt: skip
 
 
 def word(data, offset):
@@ -165,6 +170,14 @@ def payloads(corpora):
         corpora.add("payload", bytes([0, len(text) - 1]) + data)
 
 
+def arrays(corpora):
+    """Adds each file of the arrays of the target `tiledb`, after its ordinal."""
+    roots = [DATA / "tiledb" / "arrays" / name for name in ARRAYS]
+    files = [path for root in roots for path in sorted(root.rglob("*")) if path.is_file()]
+    for number, path in enumerate(files):
+        corpora.add("tiledb", bytes([number]) + path.read_bytes())
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -184,6 +197,7 @@ def main():
                 corpora.add("documents", bytes([selector]) + path.read_bytes())
     zones(corpora)
     payloads(corpora)
+    arrays(corpora)
 
 
 if __name__ == "__main__":
