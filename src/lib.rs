@@ -103,6 +103,7 @@
 //! | `tatami` | yes | reading and writing `.tatami` files of documents, and search in them |
 //! | `tiledb` | yes | reading TileDB arrays and groups |
 //! | `cli` | yes | the `tet-sql` command, `sql`, `parquet`, and DataFusion's function packages |
+//! | `files` | by `cli` | [`FileSession`](provider::catalog::files::FileSession): sessions over files, as the command opens them |
 //! | `sql` | by `cli` | statement budgets; units and descriptions in `information_schema` |
 //! | `parquet` | by `cli` | Parquet files that keep column attributes, and safe pruning with NaN |
 //! | `proto` | yes | [`ArrayPlanCodec`], which encodes physical plans for other processes |

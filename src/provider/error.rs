@@ -21,7 +21,7 @@ pub fn describe(error: &DataFusionError) -> String {
         | DataFusionError::Configuration(text) => text.clone(),
         DataFusionError::NotImplemented(text) => format!("not implemented: {text}"),
         DataFusionError::ResourcesExhausted(text) => format!("out of memory: {text}"),
-        #[cfg(feature = "cli")]
+        #[cfg(feature = "sql")]
         DataFusionError::SQL(error, _) => syntax(error),
         DataFusionError::External(error) => error.to_string(),
         DataFusionError::IoError(error) => error.to_string(),
@@ -36,7 +36,7 @@ pub fn describe(error: &DataFusionError) -> String {
     }
 }
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "sql")]
 fn syntax(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
     use datafusion::sql::sqlparser::parser::ParserError;
     match error {
@@ -47,7 +47,7 @@ fn syntax(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
     }
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(all(test, feature = "sql"))]
 mod tests {
     use datafusion::sql::sqlparser::parser::ParserError;
 

@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::output::appearance::Format;
 #[cfg(feature = "serve")]
 use crate::serve::arguments::ServeArguments;
-use crate::session::Input;
 use crate::shared_arguments::{Reading, Resources};
 use crate::tet;
 use clap::{ColorChoice, CommandFactory, Parser};
@@ -12,6 +11,7 @@ use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tet_sql::provider::catalog::files::Input;
 
 /// The maximum width of the option list.
 const MAX_COLUMNS: usize = 80;
@@ -184,7 +184,7 @@ fn options(command: &clap::Command) -> String {
 /// Returns the files to open, with the demo files last.
 pub fn inputs(files: &[PathBuf], demo: &[PathBuf]) -> Result<Vec<Input>, Failure> {
     let files = files.iter().chain(demo);
-    files.map(|path| Input::resolve(path)).collect()
+    files.map(|path| Ok(Input::resolve(path)?)).collect()
 }
 
 #[cfg(test)]

@@ -32,6 +32,12 @@ impl From<DataFusionError> for Failure {
     }
 }
 
+impl From<tet_sql::Error> for Failure {
+    fn from(error: tet_sql::Error) -> Self {
+        Self::message(error.to_string())
+    }
+}
+
 impl From<ArrowError> for Failure {
     fn from(error: ArrowError) -> Self {
         Self::message(error.to_string())

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
+
+use crate::grid::{Axis, IndexSet};
+use crate::provider::planning::axis_bounds::axis_range;
 
 /// A table: its dimensions, its value columns, and how it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +71,26 @@ pub struct DimensionDescription {
     pub source: String,
 }
 
+impl DimensionDescription {
+    /// Describes an axis. The reason why its range is unknown is added to `problems`.
+    pub fn of(axis: &Axis, problems: &mut Vec<String>) -> Self {
+        let range = match axis_range(axis, &IndexSet::all(axis.length())) {
+            Ok(range) => range,
+            Err(error) => {
+                problems.push(error.to_string());
+                None
+            }
+        };
+        Self {
+            name: axis.name().to_string(),
+            extent: axis.length(),
+            data_type: axis.data_type(),
+            range,
+            source: axis.source().to_string(),
+        }
+    }
+}
+
 /// One stored chunk of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,6 +104,18 @@ pub struct ChunkDescription {
     pub stored_bytes: u64,
     /// The number of bytes of the decoded cells.
     pub raw_bytes: u64,
+}
+
+impl ChunkDescription {
+    /// Describes a chunk of this many bytes that is stored as its cells, or by a format's own codec.
+    pub fn new(codec: impl Into<String>, bytes: u64) -> Self {
+        Self {
+            codec: codec.into(),
+            offset: None,
+            stored_bytes: bytes,
+            raw_bytes: bytes,
+        }
+    }
 }
 
 /// One value column of a table.
@@ -97,4 +132,17 @@ pub struct AttributeDescription {
     pub fill: Option<String>,
     /// Attributes such as `units` and `long_name`.
     pub metadata: BTreeMap<String, String>,
+}
+
+impl AttributeDescription {
+    /// Describes a value column without a fill value.
+    pub fn new(field: &Field, stored_type: impl Into<String>) -> Self {
+        Self {
+            name: field.name().clone(),
+            stored_type: stored_type.into(),
+            data_type: field.data_type().clone(),
+            fill: None,
+            metadata: field.metadata().clone().into_iter().collect(),
+        }
+    }
 }

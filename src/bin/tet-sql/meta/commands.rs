@@ -13,8 +13,8 @@ use crate::output::formats;
 use crate::output::{self, Output};
 use crate::run::{Control, Shell};
 use crate::script::Script;
+use crate::session;
 use crate::session::worker_threads::Cancellation;
-use crate::session::{self, Input};
 use crate::statement::settle;
 use datafusion::arrow::array::RecordBatch;
 use std::io::Write;
@@ -23,6 +23,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tet_sql::ArraySessionExt;
+use tet_sql::provider::catalog::files::{Input, register_rows};
 
 /// Queries the most important columns of the open files.
 const FILES: &str = "SELECT table_schema AS \"schema\", format, tables, stored_bytes AS bytes, path FROM tet_files()";
@@ -305,7 +306,7 @@ impl Shell {
             let input = Input::resolve(&path)?;
             let schema = match (input, name) {
                 (Input::Rows(stem, path), name) => {
-                    session::register_rows(&context, &name.unwrap_or(stem), &path).await?;
+                    register_rows(&context, &name.unwrap_or(stem), &path).await?;
                     return Ok((path, Vec::new()));
                 }
                 (Input::Directory(path), _) => {

@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, fill_text};
-use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window};
+use crate::grid::{Axis, ChunkGrid, CoordinateSource, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::columns::{self, Axes};
 use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, base};
@@ -18,7 +18,6 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
-use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, DATASET, GridSource, WindowReader,
@@ -299,22 +298,7 @@ impl GridSource for ArrayDataset {
         let dimensions = self
             .axes()
             .iter()
-            .map(|axis| {
-                let range = match axis_range(axis, &IndexSet::all(axis.length())) {
-                    Ok(range) => range,
-                    Err(error) => {
-                        problems.push(error.to_string());
-                        None
-                    }
-                };
-                DimensionDescription {
-                    name: axis.name().to_string(),
-                    extent: axis.length(),
-                    data_type: axis.data_type(),
-                    range,
-                    source: axis.source().to_string(),
-                }
-            })
+            .map(|axis| DimensionDescription::of(axis, &mut problems))
             .collect();
         Ok(TableDescription {
             name: dataset.name().to_string(),

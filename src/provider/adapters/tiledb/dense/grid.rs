@@ -12,7 +12,7 @@ use crate::error::{Error, Result as FormatResult};
 use crate::format::tiledb::{Datatype, IndexBox, MAX_TILE_CELLS, Scalar};
 use crate::grid::reduce::CellType;
 use crate::grid::{
-    Axis, AxisCoordinates, ChunkGrid, CoordinateReader, CoordinateSource, IndexSet, Steps, Window,
+    Axis, AxisCoordinates, ChunkGrid, CoordinateReader, CoordinateSource, Steps, Window,
 };
 use crate::provider::adapters::tiledb::columns::{Column, converted};
 use crate::provider::adapters::tiledb::dense::labels::open_grid;
@@ -23,7 +23,6 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{Availability, CellFormat, ColumnBounds, GridSource, WindowReader};
 
@@ -407,20 +406,8 @@ impl GridSource for DenseGrid {
     fn describe(&self) -> Result<TableDescription> {
         let mut description = self.stored.describe();
         for axis in &self.axes {
-            let range = match axis_range(axis, &IndexSet::all(axis.length())) {
-                Ok(range) => range,
-                Err(error) => {
-                    description.problems.push(error.to_string());
-                    None
-                }
-            };
-            description.dimensions.push(DimensionDescription {
-                name: axis.name().to_string(),
-                extent: axis.length(),
-                data_type: axis.data_type(),
-                range,
-                source: axis.source().to_string(),
-            });
+            let dimension = DimensionDescription::of(axis, &mut description.problems);
+            description.dimensions.push(dimension);
         }
         description.chunk_shape = self.chunk_grid.chunk_shape().to_vec();
         description.chunks = self.chunk_grid.count();

@@ -1,8 +1,9 @@
 //! A catalog that finds schemas regardless of case.
 
+use std::sync::Arc;
+
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::Result;
-use std::sync::Arc;
 
 /// Finds a schema by its exact name, or else by the only name that matches if case is ignored. SQL
 /// folds unquoted names to lower case, but file names may have capitals.
@@ -46,8 +47,9 @@ impl CatalogProvider for Catalog {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use datafusion::catalog::MemorySchemaProvider;
+
+    use super::*;
 
     #[test]
     fn case_matters_only_between_names_that_differ_in_nothing_else() {
