@@ -1,0 +1,39 @@
+//! The extension module of the Python package `tet_sql`.
+//!
+//! ```text
+//! tet_sql (Python)   Session, Relation: conversion to pandas, Polars, NumPy and xarray
+//!    |
+//! _tet_sql (here)    session    opens files, plans statements
+//!                    query      runs a plan, streams or collects its batches
+//!                    columns    hands columns to NumPy without copying
+//!                    grid       NumPy and xarray objects as arrays of a session
+//!                    runtime    one tokio runtime per process; Ctrl-C
+//! ```
+//!
+//! Everything that needs a Python library (pandas, NumPy, xarray) is in the Python package.
+
+#![deny(missing_docs)]
+
+mod columns;
+mod errors;
+mod grid;
+mod parameters;
+mod query;
+mod runtime;
+mod session;
+mod streams;
+mod text;
+
+use pyo3::prelude::*;
+
+/// The extension module.
+#[pymodule]
+fn _tet_sql(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<session::Session>()?;
+    module.add_class::<query::Query>()?;
+    module.add_class::<streams::Batches>()?;
+    module.add_class::<columns::Column>()?;
+    module.add_class::<grid::Variable>()?;
+    errors::add_to(module)
+}

@@ -1,0 +1,147 @@
+//! The tokio runtime of the process, and waiting for it without blocking Python.
+
+use std::future::Future;
+use std::process;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::errors::{Error, ForkError, exception};
+
+/// The interval at which a waiting thread checks for signals such as Ctrl-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The stack size of a worker. Planning a statement with thousands of terms needs far more than the
+/// default of 2 MiB, and unused stack takes no memory.
+const STACK_BYTES: usize = 64 << 20;
+
+/// The workers for new queries; `None` before the first query, and after an interrupt.
+static CURRENT: Mutex<Option<Workers>> = Mutex::new(None);
+
+/// The worker threads of the process, which all sessions share.
+///
+/// Some operators of DataFusion, such as a nested-loop join, compute for long without yielding, and a
+/// cancelled query occupies its worker until then. New queries therefore get new workers after an
+/// interrupt. The old ones end with the last query that uses them.
+#[derive(Clone)]
+pub struct Workers(Arc<Started>);
+
+struct Started {
+    /// The process that started the threads.
+    process: u32,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            if self.process == process::id() {
+                // Does not wait for a query that does not yield.
+                runtime.shutdown_background();
+            } else {
+                // The threads are in another process.
+                std::mem::forget(runtime);
+            }
+        }
+    }
+}
+
+impl Workers {
+    /// Returns the workers for a new query, and starts them if there are none.
+    ///
+    /// # Errors
+    /// Returns an error in a process that was forked after the workers had started: threads do not
+    /// survive a fork.
+    pub fn current() -> PyResult<Self> {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(workers) = current.as_ref() {
+            workers.check_process()?;
+            return Ok(workers.clone());
+        }
+        let runtime = Builder::new_multi_thread()
+            .thread_name("tet-sql")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()
+            .map_err(|error| Error::new_err(format!("cannot start threads: {error}")))?;
+        let workers = Self(Arc::new(Started {
+            process: process::id(),
+            runtime: Some(runtime),
+        }));
+        Ok(current.insert(workers).clone())
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        let (owner, process) = (self.0.process, process::id());
+        if owner == process {
+            return Ok(());
+        }
+        Err(ForkError::new_err(format!(
+            "process {process} was forked from process {owner} after tet_sql had started its threads, which a fork \
+             does not copy; start processes with multiprocessing.get_context(\"spawn\"), or use tet_sql only after the \
+             fork"
+        )))
+    }
+
+    /// Starts new workers for the next query, if these are the current ones.
+    fn abandon(&self) {
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|workers| Arc::ptr_eq(&workers.0, &self.0));
+    }
+
+    /// Runs work and waits for its result. Other Python threads run in the meantime.
+    ///
+    /// # Errors
+    /// Returns the error of the work, or the exception that a signal handler raises, such as
+    /// `KeyboardInterrupt`. The work is then cancelled.
+    pub fn wait<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> PyResult<T> {
+        self.check_process()?;
+        let aborted = || DataFusionError::Internal("the query was aborted by a panic".to_owned());
+        let Some(runtime) = &self.0.runtime else {
+            return Err(exception(&aborted()));
+        };
+        let (sender, receiver) = sync_channel(1);
+        let task = runtime.spawn(async move {
+            // The receiver is gone if the wait was interrupted.
+            let _ = sender.send(work.await);
+        });
+        let receiver = Mutex::new(receiver);
+        loop {
+            let received = py.detach(|| {
+                let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+                receiver.recv_timeout(SIGNAL_INTERVAL)
+            });
+            match received {
+                Ok(result) => return result.map_err(|error| exception(&error)),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(interrupt) = py.check_signals() {
+                        task.abort();
+                        self.abandon();
+                        return Err(interrupt);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(exception(&aborted())),
+            }
+        }
+    }
+}
+
+/// Runs work on the current workers and waits for its result.
+///
+/// # Errors
+/// Returns the errors of [`Workers::current`] and [`Workers::wait`].
+pub fn wait<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> PyResult<T> {
+    Workers::current()?.wait(py, work)
+}

@@ -1,0 +1,186 @@
+"""NumPy arrays, frames and xarray objects as tables."""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import xarray as xr
+
+import tet_sql
+
+
+@pytest.fixture
+def session() -> tet_sql.Session:
+    return tet_sql.connect(threads=2)
+
+
+def test_frames_and_streams(session):
+    frame = pd.DataFrame({"code": ["a", "b"], "height": [1.5, None]})
+    for number, obj in enumerate([frame, pl.from_pandas(frame), pa.table(frame), pa.table(frame).to_reader()]):
+        session.register(f"t{number}", obj)
+        assert session.sql(f"SELECT code FROM t{number} WHERE height IS NULL").numpy()["code"].tolist() == ["b"]
+    session.register("again", session.sql("SELECT * FROM t0"))
+    session.register("again", session.sql("SELECT code FROM t0 WHERE height > 1"))
+    assert session.sql("SELECT * FROM again").df().to_dict("list") == {"code": ["a"]}
+    session.deregister("again")
+    assert "again" not in session.tables()
+    with pytest.raises(tet_sql.QueryError, match="no table is registered as again"):
+        session.deregister("again")
+    with pytest.raises(TypeError, match="cannot register an object of type dict"):
+        session.register("d", {})
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", ">f4", "M8[ns]", "M8[D]", "m8[s]"]
+)
+def test_element_types(session, dtype):
+    array = np.arange(12).reshape(3, 4).astype(dtype)
+    session.register("a", array, dims=["y", "x"])
+    found = session.sql("SELECT y, x, value FROM a WHERE y > 0").to_xarray().value
+    expected = array[1:]
+    if dtype == "M8[D]":
+        expected = expected.astype("M8[s]")
+    np.testing.assert_array_equal(found.values, expected)
+    assert found.dtype == expected.dtype.newbyteorder("=")
+    if array.dtype.kind in "fiu":
+        sums = session.sql("SELECT y, sum(value) AS s, count(*) AS n FROM a GROUP BY y ORDER BY y").numpy()
+        np.testing.assert_array_equal(sums["s"].astype("f8"), array.astype("f8").sum(axis=1))
+
+
+def test_coordinates(session):
+    array = np.random.default_rng(1).random((5, 3))
+    coords = {"day": np.arange("2024-01-30", "2024-02-04", dtype="M8[D]"), "site": ["a", "b", "c"]}
+    session.register("a", array, dims=["day", "site"], coords=coords)
+    means = session.sql("SELECT date_trunc('month', day) AS month, site, avg(value) AS mean FROM a GROUP BY 1, 2")
+    found = means.to_xarray(dims=["month", "site"])
+    expected = pd.DataFrame(array, index=pd.DatetimeIndex(coords["day"]), columns=coords["site"]).resample("MS").mean()
+    np.testing.assert_allclose(found["mean"].values, expected.values)
+    assert found.site.values.tolist() == ["a", "b", "c"]
+    for wrong in [{"dims": ["x"]}, {"dims": ["x", "x"]}, {"coords": {"z": [1]}}, {"coords": {"dim_0": [1]}}]:
+        with pytest.raises(ValueError):
+            session.register("b", array, **wrong)
+    session.register("c", array.astype("c16").real, dims=["y", "x"])
+    with pytest.raises(tet_sql.UnsupportedError, match="<c16"):
+        session.register("d", array.astype("c16"))
+
+
+def test_an_aggregate_runs_in_array_space(session, grid):
+    session.register("g", grid)
+    query = "SELECT lat, avg(t2m) AS mean, sum(hits) AS hits FROM g WHERE time >= '2024-01-31' GROUP BY lat"
+    assert "ArrayAggregateExec" in session.explain(query)
+    found = session.sql(query).to_xarray()
+    expected = grid.sel(time=slice("2024-01-31", None)).astype("f8")
+    np.testing.assert_allclose(found["mean"], expected.t2m.mean(("time", "lon")))
+    np.testing.assert_array_equal(found.hits, expected.hits.sum(("time", "lon")))
+
+
+def test_variables_with_fewer_dimensions_are_repeated(session, grid):
+    session.register("g", grid)
+    query = "SELECT time, sum(t2m * area) / sum(area) AS mean FROM g WHERE mask AND t2m IS NOT NULL GROUP BY time"
+    found = session.sql(query).to_xarray()["mean"]
+    weights = grid.area.where(grid.mask, 0)
+    np.testing.assert_allclose(found, grid.t2m.astype("f8").weighted(weights).mean(("lat", "lon")))
+
+
+def test_joins_of_two_objects(session, grid):
+    session.register("a", grid.t2m)
+    session.register("b", grid.t2m.mean("time"))
+    query = "SELECT a.time, avg(a.t2m - b.t2m) AS anomaly FROM a JOIN b USING (lat, lon) GROUP BY a.time"
+    found = session.sql(query).to_xarray(dims=["time"]).anomaly.sortby("time")
+    expected = (grid.t2m - grid.t2m.mean("time")).mean(("lat", "lon"))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_round_trip(grid):
+    back = grid.tet.sql("SELECT * FROM this").to_xarray()
+    xr.testing.assert_equal(back, grid)
+    for name in grid.variables:
+        assert back[name].attrs == grid[name].attrs, name
+        assert back[name].dtype == grid[name].dtype, name
+        assert back[name].dims == grid[name].dims, name
+    assert set(back.coords) == set(grid.coords)
+    part = grid.tet.sql("SELECT * FROM this WHERE lat < 40 AND lon > 100").to_xarray()
+    xr.testing.assert_equal(part, grid.sel(lat=slice(39, None), lon=slice(100, None)))
+
+
+def test_data_arrays_without_coordinates_and_texts():
+    array = xr.DataArray([["a", None], ["b", "a"]], dims=("y", "x"))
+    back = array.tet.sql("SELECT * FROM this").to_xarray()
+    assert list(back.coords) == []
+    xr.testing.assert_equal(back.value, array)
+    counts = array.tet.sql("SELECT value, count(*) AS n FROM this GROUP BY value ORDER BY value").df()
+    assert counts.n.tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("form", ["dask", "zarr", "zarr without chunks", "transposed", "strided"])
+def test_arrays_that_are_read_chunk_by_chunk(grid, tmp_path, form):
+    expected = grid
+    if form == "dask":
+        obj = grid.chunk(time=10, lat=4)
+    elif form.startswith("zarr"):
+        grid.chunk(time=12).to_zarr(tmp_path / "g.zarr", zarr_format=2)
+        obj = xr.open_zarr(tmp_path / "g.zarr", chunks={} if form == "zarr" else None)
+    elif form == "transposed":
+        obj = grid.assign(hits=grid.hits.transpose("lon", "time", "lat"))
+    else:
+        obj = expected = grid.isel(lon=slice(None, None, 2))
+    query = "SELECT time, lat, avg(t2m) AS mean, max(hits) AS hits FROM this GROUP BY time, lat"
+    found = obj.tet.sql(query).to_xarray()
+    np.testing.assert_allclose(found["mean"], expected.t2m.astype("f8").mean("lon"))
+    np.testing.assert_array_equal(found.hits, expected.hits.max("lon"))
+
+
+def test_only_selected_chunks_are_read(session):
+    import dask.array
+
+    read = []
+
+    def record(block):
+        read.append(block.shape)
+        return block
+
+    blocks = dask.array.zeros((100, 10), chunks=(10, 10)).map_blocks(record, dtype="f8", meta=np.empty((0, 0)))
+    session.register("lazy", xr.DataArray(blocks, dims=("y", "x"), name="value"))
+    assert read == []
+    session.sql("SELECT avg(value) AS mean FROM lazy WHERE y = 35").arrow()
+    assert read == [(10, 10)]
+
+
+def test_an_exception_while_reading_is_raised(session):
+    import dask.array
+
+    def fail(block):
+        raise OSError("the disk is gone")
+
+    failing = dask.array.zeros((4, 4), chunks=2).map_blocks(fail, dtype="f8", meta=np.empty((0, 0)))
+    session.register("failing", xr.DataArray(failing, dims=("y", "x"), name="value"))
+    with pytest.raises(OSError, match="the disk is gone"):
+        session.sql("SELECT sum(value) FROM failing").arrow()
+
+
+def test_variables_that_share_no_table(session):
+    with pytest.raises(ValueError, match="register the variables as two tables"):
+        session.register("g", xr.Dataset({"a": ("x", [1, 2]), "b": ("y", [1, 2, 3])}))
+
+
+def test_memory_is_not_copied(session):
+    array = np.ones((1024, 512, 256), dtype="f4")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    session.register("big", xr.DataArray(array, dims=("z", "y", "x")))
+    assert session.sql("SELECT sum(value) AS s FROM big").numpy()["s"][0] == array.size
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 100 * 1024, f"{grown} KiB more for an array of {array.nbytes >> 10} KiB"
+    array[0, 0, 0] = 2
+    assert session.sql("SELECT sum(value) AS s FROM big").numpy()["s"][0] == array.size + 1
+
+
+def test_an_array_lives_as_long_as_its_table(session):
+    session.register("a", np.full(1000, 7.0))
+    view = session.sql("SELECT value FROM a").numpy()["value"]
+    session.deregister("a")
+    assert view.sum() == 7000

@@ -1,0 +1,135 @@
+"""Results of queries."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._chart import Chart
+from ._libraries import library
+from ._numpy import values
+from ._schema import Schema
+from ._to_xarray import dataset
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    import polars
+    import pyarrow
+    import xarray
+
+#: The number of rows that notebooks show.
+SHOWN_ROWS = 20
+
+
+class Relation:
+    """A planned query. Each method that needs the rows runs the query.
+
+    >>> import tet_sql
+    >>> squares = tet_sql.connect().sql("SELECT value AS n, value * value AS square FROM generate_series(1, 3)")
+    >>> squares.show()
+    +---+--------+
+    | n | square |
+    +---+--------+
+    | 1 | 1      |
+    | 2 | 4      |
+    | 3 | 9      |
+    +---+--------+
+    """
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the result, without running the query."""
+        return Schema(self._query)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, without running the query."""
+        return self.schema.names
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Streams the batches of the result. Dropping the stream cancels the query."""
+        return self._query.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema of the result, without running the query."""
+        return self._query.__arrow_c_schema__()
+
+    def arrow(self) -> pyarrow.Table:
+        """The result as a ``pyarrow.Table``."""
+        return library("pyarrow", "Relation.arrow()").table(self._query.collect())
+
+    def df(self) -> pandas.DataFrame:
+        """The result as a pandas ``DataFrame``."""
+        pandas = library("pandas", "Relation.df()")
+        return pandas.DataFrame(self.numpy(), copy=False)
+
+    def pl(self) -> polars.DataFrame:
+        """The result as a Polars ``DataFrame``."""
+        return library("polars", "Relation.pl()").DataFrame(self._query.collect())
+
+    def numpy(self) -> dict[str, numpy.ndarray]:
+        """The columns of the result as NumPy arrays, by name.
+
+        Nulls are NaN or NaT. Integers with nulls become ``float64``; texts, and booleans with nulls, become objects.
+        """
+        batches = self._query.collect()
+        return {column.name: values(column, batches) for column in batches.columns()}
+
+    def to_xarray(self, dims: Sequence[str] | None = None) -> xarray.Dataset:
+        """The result as an xarray ``Dataset``, with coordinates, units and attributes.
+
+        ``dims`` are the columns that become dimensions. By default, they are the dimensions of arrays among the
+        columns. Rows in the order of the dimensions are reshaped; others are put in their places, and cells without a
+        row are missing.
+        """
+        return dataset(self._query.collect(), dims)
+
+    def write(self, path: str | os.PathLike[str], **options: Any) -> int:
+        """Writes the result to a file, and returns the number of rows.
+
+        The extension selects the format: ``.tet``, ``.zarr``, ``.parquet``, ``.csv``, ``.json`` or ``.arrow``.
+        ``options`` are those of ``COPY``, such as ``dims="time,lat,lon"``.
+        """
+        return self._query.write(os.fspath(path), {name: str(value) for name, value in options.items()})
+
+    def show(self, rows: int = SHOWN_ROWS) -> None:
+        """Prints the first rows."""
+        print(self._query.collect(rows).table(rows))
+
+    def plot(self, kind: str | None = None) -> Chart:
+        """A chart of the result: ``lines``, ``map``, ``scatter``, ``hist``, ``bars``, or what suits its columns.
+
+        Notebooks show the chart, ``print`` draws it in a terminal, and ``save`` writes it to a file.
+        """
+        return Chart(self._query.collect(), kind)
+
+    def explain(self, *, analyze: bool = False, verbose: bool = False) -> str:
+        """The plan of the query. ``analyze`` runs the query and adds what was read."""
+        return self._query.explain(analyze, verbose)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The operators of the last execution, from the root of the plan, with what each has read and done.
+
+        Empty if the query has not run.
+        """
+        return self._query.metrics()
+
+    def __repr__(self) -> str:
+        return f"<tet_sql.Relation>\n{self.schema!r}"
+
+    def _repr_html_(self) -> str:
+        batches = self._query.collect(SHOWN_ROWS + 1)
+        escaped = lambda text: html.escape("" if text is None else text)
+        head = "".join(f"<th>{escaped(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escaped(value)}</td>" for value in row) + "</tr>"
+            for row in batches.rows(SHOWN_ROWS)
+        )
+        more = f"<p>first {SHOWN_ROWS} rows</p>" if len(batches) > SHOWN_ROWS else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

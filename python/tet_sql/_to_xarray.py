@@ -1,0 +1,187 @@
+"""Results as xarray Datasets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _tet_sql
+from ._libraries import library
+from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, decoded
+from ._numpy import texts, values
+from ._schema import DIMENSION
+
+if TYPE_CHECKING:
+    import numpy
+    import xarray
+
+
+def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
+    """Returns a result as a Dataset over these dimensions."""
+    xarray = library("xarray", "Relation.to_xarray()")
+    columns = {column.name: column for column in batches.columns()}
+    if dims is None:
+        dims = [name for name, column in columns.items() if DIMENSION in column.metadata]
+        if not dims:
+            raise _tet_sql.Error(
+                f"no column of the result is a dimension of an array: name the dimensions among {', '.join(columns)} "
+                "with to_xarray(dims=[...])"
+            )
+    unknown = [name for name in dims if name not in columns]
+    if unknown:
+        raise _tet_sql.Error(f"the result has no column {unknown[0]}, expected one of {', '.join(columns)}")
+    axes = [_Axis(columns[name]) for name in dims]
+    rows = len(batches)
+    layout = _Reshaped.of(axes, rows) or _Scattered(axes, rows)
+    coords = {
+        axis.name: (axis.name, coordinates, decoded(axis.metadata))
+        for axis, coordinates in zip(axes, layout.coordinates)
+        if not axis.is_index_of(coordinates)
+    }
+    variables = {
+        name: _collapsed(dims, layout.array(values(column, batches)), column.metadata)
+        for name, column in columns.items()
+        if name not in dims
+    }
+    result = xarray.Dataset(variables, coords)
+    return result.set_coords([name for name in variables if COORDINATE in columns[name].metadata])
+
+
+class _Axis:
+    """A column whose values are coordinates."""
+
+    def __init__(self, column: Any) -> None:
+        np = library("numpy", "Relation.to_xarray()")
+        self.name = column.name
+        self.metadata = column.metadata
+        if not column.is_plain:
+            raise _tet_sql.Error(f"column {column.name} of type {column.type} cannot be a dimension")
+        #: One value per row, which identifies the coordinate. Of texts, the number of the text.
+        self.keys = np.asarray(column)
+        self._texts = None if column.texts is None else texts(column)
+
+    def coordinates(self, keys: numpy.ndarray) -> numpy.ndarray:
+        """Returns the coordinates that these keys stand for."""
+        if self._texts is not None:
+            return self._texts[keys]
+        if DTYPE in self.metadata and keys.dtype.kind == "f":
+            return keys.astype(self.metadata[DTYPE])
+        return keys
+
+    def is_index_of(self, coordinates: numpy.ndarray) -> bool:
+        """Returns ``True`` if the dimension had no coordinates, and all of its indices are in the result."""
+        np = library("numpy", "Relation.to_xarray()")
+        return INDEX in self.metadata and np.array_equal(coordinates, np.arange(len(coordinates)))
+
+
+class _Reshaped:
+    """Rows that are the cells of an array in row-major order, in any order of the dimensions."""
+
+    def __init__(self, axes: list[_Axis], extents: list[int], order: list[int], keys: list[Any]) -> None:
+        self.coordinates = [axis.coordinates(one) for axis, one in zip(axes, keys)]
+        self._shape = [extents[axis] for axis in order]
+        self._transposed = [order.index(axis) for axis in range(len(axes))]
+
+    @classmethod
+    def of(cls, axes: list[_Axis], rows: int) -> _Reshaped | None:
+        """Returns the layout of the rows, or ``None`` if they are not in row-major order."""
+        np = library("numpy", "Relation.to_xarray()")
+        if rows == 0:
+            return None
+        # The number of rows until the coordinate of an axis changes. The axis of the longest runs is the outermost.
+        steps = []
+        for axis in axes:
+            change = axis.keys != axis.keys[0]
+            first = int(change.argmax())
+            steps.append(first if change[first] else rows)
+        order = sorted(range(len(axes)), key=lambda axis: -steps[axis])
+        extents = [1] * len(axes)
+        keys: list[Any] = [None] * len(axes)
+        outer = rows
+        for axis in order:
+            step = steps[axis]
+            extent, rest = divmod(outer, step)
+            if rest:
+                return None
+            found = axes[axis].keys
+            keys[axis] = found[: outer : step]
+            grid = found.reshape(-1, extent, step)
+            if not (grid == keys[axis][None, :, None]).all() or len(np.unique(keys[axis])) < extent:
+                return None
+            extents[axis] = extent
+            outer = step
+        return cls(axes, extents, order, keys) if outer == 1 else None
+
+    def array(self, column: numpy.ndarray) -> numpy.ndarray:
+        """Returns a column as an array over the dimensions, without copying it."""
+        return column.reshape(self._shape).transpose(self._transposed)
+
+
+class _Scattered:
+    """Rows in any order. Cells without a row are missing."""
+
+    def __init__(self, axes: list[_Axis], rows: int) -> None:
+        np = library("numpy", "Relation.to_xarray()")
+        self.coordinates = []
+        indices = []
+        for axis in axes:
+            keys, index = self._numbered(axis)
+            self.coordinates.append(axis.coordinates(keys))
+            indices.append(index)
+        self._shape = tuple(len(coordinates) for coordinates in self.coordinates)
+        self._cells = np.ravel_multi_index(indices, self._shape) if rows else np.empty(0, dtype=np.int64)
+        self._is_full = math.prod(self._shape) == rows
+        if len(np.unique(self._cells)) < rows:
+            names = ", ".join(axis.name for axis in axes)
+            raise _tet_sql.Error(
+                f"several rows have the same coordinates along {names}: group by these columns, or name further "
+                "dimensions with to_xarray(dims=[...])"
+            )
+
+    @staticmethod
+    def _numbered(axis: _Axis) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Returns the distinct keys of an axis, and the index of each row's key among them.
+
+        Keys that first appear in ascending or descending order keep this order. Others are sorted, except texts,
+        whose keys are numbered by their first rows.
+        """
+        np = library("numpy", "Relation.to_xarray()")
+        keys, first, index = np.unique(axis.keys, return_index=True, return_inverse=True)
+        if (np.diff(first) < 0).all():
+            return keys[::-1], len(keys) - 1 - index
+        return keys, index
+
+    def array(self, column: numpy.ndarray) -> numpy.ndarray:
+        """Returns a column as an array over the dimensions."""
+        np = library("numpy", "Relation.to_xarray()")
+        dtype, missing = column.dtype, None
+        if dtype.kind in "iu" and not self._is_full:
+            dtype, missing = np.dtype("float64"), np.nan
+        elif dtype.kind == "b" and not self._is_full:
+            dtype = np.dtype(object)
+        elif dtype.kind == "f":
+            missing = np.nan
+        elif dtype.kind in "mM":
+            missing = np.array("NaT", dtype=dtype)
+        if self._is_full:
+            array = np.empty(self._shape, dtype=dtype)
+        else:
+            array = np.full(self._shape, missing, dtype=dtype)
+        array.reshape(-1)[self._cells] = column
+        return array
+
+
+def _collapsed(dims: Sequence[str], array: Any, metadata: dict[str, str]) -> tuple[Any, Any, dict[str, Any]]:
+    """Returns a variable, without the dimensions along which it was repeated when it was registered."""
+    np = library("numpy", "Relation.to_xarray()")
+    own = json.loads(metadata.get(DIMS, "null"))
+    if own is not None and set(own) <= set(dims):
+        first = array[tuple(slice(None) if name in own else slice(0, 1) for name in dims)]
+        # Aggregates and filters can make the values differ.
+        if first.size and ((array == first) | ((array != array) & (first != first))).all():
+            kept = [name for name in dims if name in own]
+            collapsed = first.reshape([size for size, name in zip(array.shape, dims) if name in own])
+            return own, collapsed.transpose([kept.index(name) for name in own]), decoded(metadata)
+    return list(dims), np.asarray(array), decoded(metadata)
