@@ -10,8 +10,7 @@ use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
-use pyo3::ffi;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -133,19 +132,10 @@ impl Iterator for QueryReader {
         // The consumer may or may not hold the GIL. `attach` takes it in either case, and waiting
         // releases it, so that the query can read Python objects.
         let read = Python::attach(|py| {
-            let read = self.workers.wait(py, async move {
+            self.workers.wait(py, async move {
                 let batch = stream.next().await.transpose()?;
                 Ok((stream, batch))
-            });
-            if let Err(error) = &read
-                && error.is_instance_of::<PyKeyboardInterrupt>(py)
-            {
-                // The consumer reports an error of its own. Python raises the interrupt once the
-                // consumer returns.
-                // SAFETY: the thread is attached to the interpreter.
-                unsafe { ffi::PyErr_SetInterrupt() };
-            }
-            read
+            })
         });
         match read {
             Ok((stream, Some(batch))) => {

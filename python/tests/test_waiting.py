@@ -49,8 +49,9 @@ def test_ctrl_c_stops_a_query():
     collected, streamed, after = found.stdout.splitlines()
     kind, took = collected.split()
     assert kind == "KeyboardInterrupt" and int(took) < 200, collected
-    assert streamed.split()[0] in ("KeyboardInterrupt", "ArrowInvalid", "OSError"), streamed
-    assert int(streamed.split()[1]) < 200, streamed
+    # The library that reads the stream raises an error of its own.
+    assert streamed.split()[0] == "ArrowInvalid" and int(streamed.split()[1]) < 200, streamed
+    assert found.stderr == ""
     assert after == "1"
 
 
