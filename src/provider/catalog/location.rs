@@ -13,6 +13,9 @@ use crate::provider::adapters::registry::FormatRegistry;
 /// The maximum number of levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
 
+/// The maximum number of matches of a pattern that are examined.
+const MAX_MATCHES: usize = 16;
+
 /// A parsed location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
@@ -45,7 +48,7 @@ impl Location {
     }
 
     /// Returns `true` if the name of a table stands for files of these formats: by the content of
-    /// the file or directory, by the extension of a name or pattern, by the first match of a pattern,
+    /// the file or directory, by the extension of a name or pattern, by the first matches of a pattern,
     /// or as an array in a Zarr hierarchy.
     ///
     /// The content at a path of a single word is not examined, since the word more likely names a
@@ -65,12 +68,13 @@ impl Location {
             return true;
         }
         let is_pattern = text.contains(['*', '?', '[']);
-        let is_first_match = || {
-            let matches = glob::glob(text).ok();
-            let first = matches.and_then(|matches| matches.flatten().next());
-            first.is_some_and(|path| formats.recognise(&path).is_some())
+        let has_array = || {
+            let pattern = path.unwrap_or(text);
+            let matches = glob::glob(pattern).ok().filter(|_| is_path(&pattern));
+            let mut first = matches.into_iter().flatten().flatten().take(MAX_MATCHES);
+            first.any(|path| formats.recognise(&path).is_some())
         };
-        (is_pattern && (text.contains(".zarr/") || is_first_match()))
+        (is_pattern && (text.contains(".zarr/") || has_array()))
             || (text.contains('/') && formats.split_member(Path::new(text)).is_some())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, not_impl_err};
+use datafusion::common::{Result, not_impl_err, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::dml::InsertOp;
@@ -117,16 +117,20 @@ impl ArrayTable {
     /// Returns the source of the table's blocks, opened again after rows were added.
     fn current(&self) -> Result<Arc<dyn BlockSource>> {
         let source = self.last_opened();
-        match source.renewed()? {
-            // Plans rely on the columns of the table.
-            Some(renewed) if plain(renewed.schema()) == self.schema => {
-                if let Ok(mut kept) = self.renewed.write() {
-                    *kept = Some(Arc::clone(&renewed));
-                }
-                Ok(renewed)
-            }
-            _ => Ok(source),
+        let Some(renewed) = source.renewed()? else {
+            return Ok(source);
+        };
+        // Plans rely on the columns of the table.
+        if plain(renewed.schema()) != self.schema {
+            return plan_err!(
+                "the columns of {} have changed since the table was opened; open it again",
+                source.name()
+            );
         }
+        if let Ok(mut kept) = self.renewed.write() {
+            *kept = Some(Arc::clone(&renewed));
+        }
+        Ok(renewed)
     }
 
     /// The array, if the table is one array rather than several files or blocks without axes.
@@ -221,10 +225,7 @@ impl TableProvider for ArrayTable {
         if let Some(recipe) = self.source.recipe()?
             && let Some(array) = tiledb::latest(&recipe, state.config())?
         {
-            // Labels of dimensions, the last columns, are arrays of their own.
-            let schema = array.schema();
-            let columns = 0..schema.dimensions.len() + schema.attributes.len();
-            let columns: Vec<usize> = columns.collect();
+            let columns = tiledb::stored_columns(&array, &self.schema)?;
             return insert_into_tiledb(&array, &columns, input, operation);
         }
         #[cfg(not(feature = "tiledb"))]

@@ -17,7 +17,7 @@ use datafusion::prelude::SessionContext;
 
 pub(in crate::provider) use additions::add as note_addition;
 pub(in crate::provider) use format::TileDbFormat;
-pub(in crate::provider) use stored::latest;
+pub(in crate::provider) use stored::{latest, stored_columns};
 
 /// Registers `tiledb_at` and `tiledb_fragments` with a session.
 pub(in crate::provider) fn register(session: &SessionContext) {

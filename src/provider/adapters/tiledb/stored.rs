@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::Array;
-use datafusion::common::ScalarValue;
+use arrow::datatypes::Schema;
+use datafusion::common::{ScalarValue, exec_err};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::Access;
 use crate::format::tiledb::{DimensionLabel, Field, FieldKind, Fragment, TileDbArray, TileSummary};
 use crate::provider::adapters::tiledb::additions;
-use crate::provider::adapters::tiledb::columns::{Column, NullValues};
+use crate::provider::adapters::tiledb::columns::{ANONYMOUS, Column, NullValues};
 use crate::provider::adapters::tiledb::options::{
     Extent, TIMESTAMP, TIMESTAMP_START, TileDbOptions,
 };
@@ -74,6 +75,40 @@ pub(in crate::provider) fn latest(
     let access = table.options.open_options(session.options()).access;
     let array = TileDbArray::open(&table.path, &own.open, access)?;
     Ok(Some(Arc::new(array)))
+}
+
+/// Returns the columns of a table that are the dimensions and the attributes of its array, in the order
+/// of the array's schema.
+///
+/// # Errors
+/// Returns an error if the array has other columns than when the table was opened.
+pub(in crate::provider) fn stored_columns(
+    array: &TileDbArray,
+    table: &Schema,
+) -> datafusion::common::Result<Vec<usize>> {
+    let schema = array.schema();
+    let dimensions = schema.dimensions.iter().map(|dimension| &dimension.name);
+    let attributes = schema.attributes.iter().map(|attribute| &attribute.name);
+    let names = dimensions
+        .chain(attributes)
+        .map(|name| match name.as_str() {
+            "" => ANONYMOUS,
+            name => name,
+        });
+    let columns: Option<Vec<usize>> = names.map(|name| table.index_of(name).ok()).collect();
+    let is_known = |index: usize, columns: &[usize]| {
+        let mut labels = schema.labels.iter();
+        columns.contains(&index) || labels.any(|label| &label.name == table.field(index).name())
+    };
+    match columns {
+        Some(columns) if (0..table.fields().len()).all(|index| is_known(index, &columns)) => {
+            Ok(columns)
+        }
+        _ => exec_err!(
+            "{}: the columns of the array have changed since the table was opened; open it again",
+            array.path().display()
+        ),
+    }
 }
 
 impl StoredArray {

@@ -24,7 +24,7 @@ use crate::provider::adapters::tiledb::columns::types::{Element, unit};
 pub(super) use types::converted;
 
 /// The name of the column of an attribute without a name.
-const ANONYMOUS: &str = "__attr";
+pub(super) const ANONYMOUS: &str = "__attr";
 /// The field metadata key of the unit of numbers.
 const UNITS: &str = "units";
 

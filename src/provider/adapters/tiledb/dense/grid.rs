@@ -144,12 +144,17 @@ impl DenseGrid {
     /// because the grid has too many chunks.
     fn covers(&self, attribute: usize) -> FormatResult<bool> {
         let array = self.stored.array();
-        let is_all =
-            |bounds: &IndexBox| bounds.intersection(&self.cells).as_ref() == Some(&self.cells);
-        for (fragment, bounds) in array.fragment_boxes().iter().enumerate() {
-            if bounds.as_ref().is_some_and(is_all)
-                && array.attribute_in(fragment, attribute)?.is_some()
-            {
+        // The newest fragments come last.
+        for (fragment, bounds) in array.fragment_boxes().iter().enumerate().rev() {
+            let common = bounds
+                .as_ref()
+                .and_then(|bounds| bounds.intersection(&self.cells));
+            let Some(common) = common else { continue };
+            if array.attribute_in(fragment, attribute)?.is_none() {
+                // Its cells have no value of the attribute, whatever older fragments hold.
+                break;
+            }
+            if common == self.cells {
                 return Ok(true);
             }
         }

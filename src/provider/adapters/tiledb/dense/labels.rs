@@ -32,7 +32,8 @@ use crate::provider::source::{
 /// The maximum number of values of a label.
 const MAX_VALUES: u64 = 1 << 24;
 
-/// Opens a dense array as a grid, whose last attributes are the labels of its dimensions.
+/// Opens a dense array as a grid, whose last attributes are the labels of its dimensions. Labels that are
+/// stored outside of the array, or have more than [`MAX_VALUES`] values, are left out.
 pub(in crate::provider::adapters::tiledb) fn open_grid(
     stored: Arc<StoredArray>,
 ) -> FormatResult<Arc<dyn GridSource>> {
@@ -41,8 +42,12 @@ pub(in crate::provider::adapters::tiledb) fn open_grid(
     let axes = grid.axes().iter().map(Axis::name);
     let mut names: HashSet<String> = axes.map(str::to_string).collect();
     names.extend(grid.attributes().iter().map(|field| field.name().clone()));
+    let array = grid.stored.array();
     let labels = schema.labels.iter().filter(|label| {
-        label.dimension < schema.dimensions.len() && names.insert(label.name.clone())
+        let axis = grid.axes().get(label.dimension);
+        axis.is_some_and(|axis| axis.length() <= MAX_VALUES)
+            && array.label_path(label).is_some()
+            && names.insert(label.name.clone())
     });
     let labels: Vec<Label> = labels.map(|label| Label::new(&grid, label)).collect();
     if labels.is_empty() {
@@ -64,8 +69,9 @@ pub(in crate::provider::adapters::tiledb) fn open_grid(
 struct Label {
     label: DimensionLabel,
     column: Column,
-    /// The value at each index of the axis, read on first use.
-    values: OnceLock<ArrayRef>,
+    /// The value at each index of the axis, read on first use: without and with NaN as null, and each of
+    /// them without and with fill values as null.
+    values: [[OnceLock<ArrayRef>; 2]; 2],
 }
 
 impl Label {
@@ -73,7 +79,7 @@ impl Label {
         Self {
             column: Column::of_label(grid.path(), label),
             label: label.clone(),
-            values: OnceLock::new(),
+            values: Default::default(),
         }
     }
 
@@ -81,8 +87,10 @@ impl Label {
     ///
     /// # Errors
     /// Returns an error if the array of the label cannot be read, or does not have these values.
-    fn values(&self, grid: &DenseGrid) -> Result<&ArrayRef> {
-        if let Some(known) = self.values.get() {
+    fn values(&self, grid: &DenseGrid, options: &ReadOptions) -> Result<&ArrayRef> {
+        let kept =
+            &self.values[usize::from(options.nan_as_null)][usize::from(options.fill_as_null)];
+        if let Some(known) = kept.get() {
             return Ok(known);
         }
         let label = &self.label;
@@ -113,17 +121,11 @@ impl Label {
             );
             return Err(invalid(message).into());
         };
-        if length > MAX_VALUES {
-            let name = &label.name;
-            let message =
-                format!("the label {name:?} has {length} values, of {MAX_VALUES} at most");
-            return Err(invalid(message).into());
-        }
         let window = Window::new(vec![start..end]);
-        let values = values.read_window(&window, &[attribute], &ReadOptions::default())?;
+        let values = values.read_window(&window, &[attribute], options)?;
         match values.into_iter().next() {
             Some(values) if values.data_type() == self.column.data_type() => {
-                Ok(self.values.get_or_init(|| values))
+                Ok(kept.get_or_init(|| values))
             }
             _ => {
                 let (name, expected) = (&label.name, self.column.data_type());
@@ -151,8 +153,13 @@ impl LabelledGrid {
     }
 
     /// Returns the bounds of a label in windows.
-    fn bounds(&self, label: &Label, windows: &[Window]) -> Result<ColumnBounds> {
-        let values = label.values(&self.grid)?;
+    fn bounds(
+        &self,
+        label: &Label,
+        windows: &[Window],
+        options: &ReadOptions,
+    ) -> Result<ColumnBounds> {
+        let values = label.values(&self.grid, options)?;
         let (mut lows, mut highs, mut nulls) = (Vec::new(), Vec::new(), Vec::new());
         for window in windows {
             let range = &window.ranges()[label.label.dimension];
@@ -243,7 +250,7 @@ impl GridSource for LabelledGrid {
     ) -> Result<Option<ColumnBounds>> {
         match self.label(attribute) {
             Some(_) if windows.is_empty() || !options.zone_maps => Ok(None),
-            Some(label) => self.bounds(label, windows).map(Some),
+            Some(label) => self.bounds(label, windows, options).map(Some),
             None => self.grid.window_statistics(attribute, windows, options),
         }
     }
@@ -282,7 +289,7 @@ impl GridSource for LabelledGrid {
             columns.push(match self.label(*attribute) {
                 Some(label) => ReadColumn::Label {
                     axis: label.label.dimension,
-                    values: Arc::clone(label.values(&self.grid)?),
+                    values: Arc::clone(label.values(&self.grid, options)?),
                 },
                 None => {
                     stored.push(*attribute);
