@@ -128,7 +128,7 @@ fn constant(expression: &Expr, session: &dyn Session) -> Result<ScalarValue> {
         .with_config_options(Arc::clone(session.config().options()))
         .with_current_time()
         .build();
-    let schema = context.schema().clone();
+    let schema = Arc::clone(context.schema());
     let simplifier = ExprSimplifier::new(context);
     let expression = simplifier.coerce(expression.clone(), &schema)?;
     match simplifier.simplify(expression)? {
