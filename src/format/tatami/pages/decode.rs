@@ -72,17 +72,10 @@ pub(crate) fn append_page(
         Values::Width2(words) => append_words(&page, encoding, selected, words)?,
         Values::Width4(words) => append_words(&page, encoding, selected, words)?,
         Values::Width8(words) => append_words(&page, encoding, selected, words)?,
-        Values::Strings(strings) => {
-            let all: Vec<u32>;
-            let selected = match selected {
-                Some(selected) => selected,
-                None => {
-                    all = (0..header.values).collect();
-                    &all
-                }
-            };
-            append_selected_strings(&page, selected, strings)?;
-        }
+        Values::Strings(strings) => match selected {
+            Some(selected) => append_selected_strings(&page, selected, strings)?,
+            None => return append_strings_page(header, &Bytes::copy_from_slice(payload), out),
+        },
     }
     out.validity.push_page(page.validity, page.rows, selected);
     Ok(())

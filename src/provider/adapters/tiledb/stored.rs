@@ -35,7 +35,7 @@ pub(super) struct StoredArray {
     name: String,
     /// The options, with the last timestamp that is read.
     options: ArrayOptions,
-    /// How the array was opened.
+    /// The options with which the array was opened.
     opened: Opened,
     dimensions: Vec<Column>,
     attributes: Vec<Column>,
@@ -43,7 +43,7 @@ pub(super) struct StoredArray {
     summaries: Vec<Vec<OnceLock<Summaries>>>,
 }
 
-/// How an array was opened, so that it can be opened again.
+/// The options with which an array was opened, for opening it again.
 #[derive(Debug, Clone)]
 struct Opened {
     /// The options as they were given.

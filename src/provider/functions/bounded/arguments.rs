@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, OffsetSizeTrait};
 use arrow::compute::kernels::length::length;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
@@ -136,21 +136,17 @@ impl Numbers {
     }
 }
 
-/// Returns the bytes of each value, and the number of elements in it that are no lists. Nulls have no
-/// bytes.
+/// Returns the bytes of each value, and the number of its elements. Elements of lists in lists are
+/// counted one by one.
 fn element_sizes(array: &ArrayRef) -> Result<Vec<(u64, u64)>> {
     let (values, ranges): (&ArrayRef, Vec<Range<usize>>) = match array.data_type() {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
-            let ranges = list.value_offsets().windows(2);
-            let range = |ends: &[i32]| ends[0] as usize..ends[1] as usize;
-            (list.values(), ranges.map(range).collect())
+            (list.values(), ranges(list.value_offsets()))
         }
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
-            let ranges = list.value_offsets().windows(2);
-            let range = |ends: &[i64]| ends[0] as usize..ends[1] as usize;
-            (list.values(), ranges.map(range).collect())
+            (list.values(), ranges(list.value_offsets()))
         }
         DataType::FixedSizeList(_, length) => {
             let length = usize::try_from(*length).unwrap_or(0);
@@ -185,6 +181,14 @@ fn element_sizes(array: &ArrayRef) -> Result<Vec<(u64, u64)>> {
         (end.0 - start.0, end.1 - start.1)
     };
     Ok(ranges.into_iter().map(sum).collect())
+}
+
+/// Returns the range between each offset and the next one.
+fn ranges<T: OffsetSizeTrait>(offsets: &[T]) -> Vec<Range<usize>> {
+    let pairs = offsets.windows(2);
+    pairs
+        .map(|pair| pair[0].as_usize()..pair[1].as_usize())
+        .collect()
 }
 
 /// Returns the type of the elements of a list; `None` for other types.
