@@ -177,13 +177,8 @@ pub async fn convert(
             output.display()
         );
     }
-    let source = split_dataset(input).0;
-    let is_array = holds_arrays(&source)?;
-    let mut unused = options.unused(is_array, target);
-    let is_ours = is_array || FormatRegistry::default().recognise(&source).is_some();
-    if !is_ours && !options.format_options.is_empty() {
-        unused.push("--read-option has no effect for this input".to_string());
-    }
+    let is_array = holds_arrays(&split_dataset(input).0)?;
+    let unused = options.unused(is_array, target);
     let converted = match (is_array, target.is_array()) {
         (true, true) => arrays::convert(input, target, output, options, progress),
         (false, true) if target == FileKind::Npy => plan_err!(

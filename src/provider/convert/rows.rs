@@ -75,6 +75,9 @@ pub(super) async fn convert(
         }
     }
     let is_ours = is_array || format.is_some();
+    if !is_ours && !options.format_options.is_empty() {
+        warnings.push("--read-option has no effect for this input".to_string());
+    }
     let ctx = SessionContext::new_with_config_rt(config, runtime);
     let ctx = enable_arrays(ctx, read_options);
     let table = match is_ours {
