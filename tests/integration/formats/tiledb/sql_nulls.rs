@@ -10,7 +10,7 @@ use tet_sql::format::tiledb::{
 
 use super::sql_tables::create;
 use super::{arrays, refusals};
-use crate::support::sql::{error, rows, session};
+use crate::support::sql::{error, rows, run, session};
 
 /// The default of an option.
 const WHOLE: &str = "extent 'domain'";
@@ -171,4 +171,41 @@ async fn rows_of_an_array_can_be_inserted_again() {
         text.contains("attribute \"a\" has a null, but is not nullable"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn values_of_enumerations_of_numbers_are_compared_and_inserted() {
+    let (ctx, folder) = (session(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("enumerations");
+    refusals::copy(&arrays().join("enumerations"), &path);
+    create(&ctx, &path, WHOLE).await;
+    let types = "SELECT DISTINCT arrow_typeof(c), arrow_typeof(d), arrow_typeof(f) FROM t";
+    let expected = ["Dictionary(Int32, Utf8) Int64 Float64"];
+    assert_eq!(rows(&ctx, types).await, expected);
+    // The bounds of tiles are those of indices.
+    for (condition, is_read) in [
+        ("d = 20", true),
+        ("d = 31", false),
+        ("d IN (31, 32)", false),
+        ("f = 9", true),
+    ] {
+        let run = run(&ctx, &format!("SELECT i FROM t WHERE {condition}")).await;
+        assert_eq!(run.reads() > 0, is_read, "{condition}");
+        assert_eq!(run.rows.is_empty(), condition != "d = 20", "{condition}");
+    }
+    // Values are inserted as they are shown; other values are refused.
+    rows(
+        &ctx,
+        "INSERT INTO t SELECT 5, c, 20, NULL, n FROM t WHERE i = 0",
+    )
+    .await;
+    let shown = rows(&ctx, "SELECT d, f FROM t WHERE i = 5").await;
+    assert_eq!(shown, ["20 NULL"]);
+    let text = error(
+        &ctx,
+        "INSERT INTO t SELECT i, c, 31, f, n FROM t WHERE i = 0",
+    )
+    .await;
+    let expected = "attribute \"d\" has no value \"31\" in its enumeration";
+    assert!(text.contains(expected), "{text}");
 }

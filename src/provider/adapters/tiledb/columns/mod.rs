@@ -106,6 +106,7 @@ impl Column {
                 validity: Vec::new(),
             };
             let values = values.array(buffers, NullValues::NONE)?;
+            // Most of DataFusion's functions of numbers take no dictionaries.
             column.data_type = match values.data_type() {
                 bytes @ (DataType::Utf8 | DataType::Binary) => {
                     DataType::Dictionary(Box::new(DataType::Int32), Box::new(bytes.clone()))
@@ -297,15 +298,19 @@ impl Column {
         contains.collect::<Result<_, E>>().map(Some)
     }
 
-    /// Returns the indices of the enumeration's values that are among these values.
+    /// Returns the indices of the enumeration's values that are among these values. Returns `None` if
+    /// they are not texts or integers, which are equal exactly if their texts are.
     fn indices_of(&self, wanted: &HashSet<ScalarValue>) -> Option<Vec<i128>> {
         let values = self.enumeration.as_ref()?;
+        let data_type = values.data_type();
+        if !data_type.is_integer() && data_type != &DataType::Utf8 {
+            return None;
+        }
         let wanted = ScalarValue::iter_to_array(wanted.iter().cloned()).ok()?;
-        let wanted = cast(&wanted, values.data_type()).ok()?;
-        let (values, wanted) = (
-            values.as_string_opt::<i32>()?,
-            wanted.as_string_opt::<i32>()?,
-        );
+        let wanted = cast(&wanted, data_type).ok()?;
+        let texts = |array| cast(array, &DataType::Utf8).ok();
+        let (values, wanted) = (texts(values)?, texts(&wanted)?);
+        let (values, wanted) = (values.as_string::<i32>(), wanted.as_string::<i32>());
         let is_wanted = |value: Option<&str>| wanted.iter().any(|one| one == value);
         let indices = (0..).zip(values).filter(|(_, value)| is_wanted(*value));
         Some(indices.map(|(index, _)| index).collect())
