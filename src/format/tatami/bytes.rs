@@ -28,6 +28,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the next `count` bytes of `field`.
+    #[inline]
     pub fn take(&mut self, field: &'static str, count: usize) -> Result<&'a [u8], Fault> {
         match self.bytes.split_at_checked(count) {
             Some((taken, rest)) => {
@@ -95,6 +96,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a variable-length integer as a `usize`.
+    #[inline]
     pub fn size(&mut self, field: &'static str) -> Result<usize, Fault> {
         let value = self.varint(field)?;
         usize::try_from(value).map_err(|_| Fault::new(field, value, "a size that fits in memory"))
@@ -127,6 +129,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a length and as many bytes.
+    #[inline]
     pub fn byte_string(&mut self, field: &'static str) -> Result<&'a [u8], Fault> {
         let length = self.size(field)?;
         self.take(field, length)
@@ -153,6 +156,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[cold]
     fn cut_off(&self, field: &'static str, count: usize) -> Fault {
         let found = format!("cut off with {} bytes left", self.bytes.len());
         Fault::new(field, found, format!("{count} bytes or more"))

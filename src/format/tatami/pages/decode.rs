@@ -74,26 +74,29 @@ pub(crate) fn append_page(
         Values::Width8(words) => append_words(&page, encoding, selected, words)?,
         Values::Strings(strings) => match selected {
             Some(selected) => append_selected_strings(&page, selected, strings)?,
-            None => return append_strings_page(header, &Bytes::copy_from_slice(payload), out),
+            None => {
+                return append_strings_page(header, &Bytes::copy_from_slice(payload), None, out);
+            }
         },
     }
     out.validity.push_page(page.validity, page.rows, selected);
     Ok(())
 }
 
-/// Appends all strings of a page, which share its payload.
+/// Appends the strings of all rows of a page, or of the `selected` ones, which share its payload.
 pub(crate) fn append_strings_page(
     header: &RecordHeader,
     payload: &Bytes,
+    selected: Option<&[u32]>,
     out: &mut ColumnValues,
 ) -> Result<(), Fault> {
     let page = PageParts::split(header, payload)?;
     encoding(header, out.column_type())?;
     let is_text = out.column_type() == ColumnType::String;
     if let Values::Strings(strings) = &mut out.values {
-        append_strings(&page, payload, is_text, strings)?;
+        append_strings(&page, payload, selected, is_text, strings)?;
     }
-    out.validity.push_page(page.validity, page.rows, None);
+    out.validity.push_page(page.validity, page.rows, selected);
     Ok(())
 }
 
@@ -220,6 +223,7 @@ fn append_bits(
 fn append_strings(
     page: &PageParts<'_>,
     payload: &Bytes,
+    selected: Option<&[u32]>,
     is_text: bool,
     out: &mut Strings,
 ) -> Result<(), Fault> {
@@ -227,21 +231,31 @@ fn append_strings(
         let found = format!("{} bytes for {} strings", page.encoded.len(), page.present);
         return Err(Fault::new("page payload", found, "1 byte or more for each"));
     }
-    out.reserve(page.rows);
+    out.reserve(selected.map_or(page.rows, <[u32]>::len));
+    let mut selected = selected.map(|rows| rows.iter().peekable());
+    let mut is_selected = |row: usize| match &mut selected {
+        Some(rows) => rows.next_if(|next| **next as usize == row).is_some(),
+        None => true,
+    };
     let mut shared = out.share(payload);
     let mut strings = Cursor::new(page.encoded);
     let is_start = |byte: Option<&u8>| byte.is_none_or(|byte| byte & 0xc0 != 0x80);
     let mut are_divided = is_text;
     for row in 0..page.rows {
+        let is_selected = is_selected(row);
         if page.validity.is_some_and(|validity| !bit(validity, row)) {
-            shared.push_empty();
+            if is_selected {
+                shared.push_empty();
+            }
             continue;
         }
         let string = strings.byte_string("string")?;
         let after = strings.rest();
         are_divided &= is_start(string.first().or(after.first())) && is_start(after.first());
-        let start = payload.len() - after.len() - string.len();
-        shared.push(start, string.len());
+        if is_selected {
+            let start = payload.len() - after.len() - string.len();
+            shared.push(start, string.len());
+        }
     }
     // If the strings with the lengths between them are one valid text, and no character crosses the
     // border of a string, each of them is valid: one check of a page is faster than one of each string.

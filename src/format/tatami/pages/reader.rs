@@ -15,6 +15,10 @@ use crate::format::tatami::pages::payload::Decompressor;
 use crate::format::tatami::pages::values::{ColumnValues, Values};
 use crate::format::tatami::ranges::RangeBuffer;
 
+/// Selected strings share a page if at least one row of so many is selected: a page stays in memory as
+/// long as one of its strings.
+const MIN_SHARED_PART: usize = 4;
+
 /// Reads the pages of a file. Give each thread its own reader. A reader reuses its buffers, and keeps the
 /// last decoded blob run of each column.
 #[derive(Debug)]
@@ -60,8 +64,8 @@ impl PageReader {
 
     /// Appends the values of a page to `out`: of all rows, or of the `selected` ones. Selected rows are
     /// counted from the start of the page, in ascending order. Without `selected`, strings and blobs share
-    /// the pages and runs they are in. Otherwise the selected ones are copied, and blob runs without a
-    /// selected row are not decoded.
+    /// the pages and runs they are in, and so do strings if many are selected. Otherwise the selected ones
+    /// are copied, and blob runs without a selected row are not decoded.
     ///
     /// # Errors
     /// Fails if the page cannot be read or breaks a rule of the format, if the type or the encoding has
@@ -88,10 +92,12 @@ impl PageReader {
             .range
             .read(self.file.storage(), self.file.access(), stored.payload())?;
         let (header, decompressor) = (&stored.header, &mut self.decompressor);
-        let appended = match (&out.values, selected) {
-            (Values::Strings(_), None) => decompressor
+        let rows = header.values as usize;
+        let is_shared = selected.is_none_or(|rows_of| rows_of.len() >= rows / MIN_SHARED_PART);
+        let appended = match &out.values {
+            Values::Strings(_) if is_shared => decompressor
                 .shared_payload(header, bytes)
-                .and_then(|payload| append_strings_page(header, &payload, out)),
+                .and_then(|payload| append_strings_page(header, &payload, selected, out)),
             _ => decompressor
                 .payload(header, bytes)
                 .and_then(|payload| append_page(header, payload, selected, out)),

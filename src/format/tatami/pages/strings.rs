@@ -128,6 +128,7 @@ pub(crate) struct SharedStrings<'a> {
 
 impl SharedStrings<'_> {
     /// Appends the `length` bytes from `start` on. They must lie in the buffer.
+    #[inline]
     pub fn push(&mut self, start: usize, length: usize) {
         if self.is_new && length > MAX_INLINE_BYTES {
             self.strings.buffers.push(self.buffer.clone());
@@ -150,6 +151,7 @@ impl SharedStrings<'_> {
 }
 
 /// Returns the view of `length` bytes from `start` on, in the buffer with this index.
+#[inline]
 fn view(buffer: &[u8], start: usize, length: usize, index: usize) -> u128 {
     let after = buffer.get(start..).unwrap_or_default();
     if length > MAX_INLINE_BYTES {
