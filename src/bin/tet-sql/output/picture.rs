@@ -50,12 +50,13 @@ pub async fn chart(
     kind: Option<ChartKind>,
 ) -> Result<(Chart, usize), Error> {
     let query = rewritten(context, query).await?;
-    let plan = tet_sql::create_logical_plan(&context.state(), &query).await?;
+    let state = context.state();
+    let plan = tet_sql::create_logical_plan(&state, &query).await?;
     let frame = context.execute_logical_plan(plan).await?;
     let mut stream = frame.execute_stream().await?;
     // Label the axes with the column headers that the statement uses.
     let fields = stream.schema();
-    let schema = headers::as_written(context, &query, &fields);
+    let schema = headers::as_written(&state, &query, &fields);
     let mut batches = Vec::new();
     let mut rows = 0;
     while let Some(batch) = stream.next().await {

@@ -5,7 +5,7 @@
 //! written by COPY and the server keep DataFusion's names.
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::prelude::SessionContext;
+use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tet_sql::provider::sql::budget::parse;
 
 /// Returns the schema of a statement's result, in which expressions without an alias are named as
 /// the statement writes them.
-pub fn as_written(context: &SessionContext, sql: &str, schema: &SchemaRef) -> SchemaRef {
-    let statement = parse(&context.state(), sql);
+pub fn as_written(state: &SessionState, sql: &str, schema: &SchemaRef) -> SchemaRef {
+    let statement = parse(state, sql);
     match statement.as_ref().ok().and_then(select_list) {
         Some(items) => renamed(items, schema),
         None => Arc::clone(schema),
@@ -90,6 +90,8 @@ fn of_query(query: &Query) -> Option<&[SelectItem]> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::prelude::SessionContext;
+
     use super::*;
 
     async fn headers(sql: &str) -> Vec<String> {
@@ -98,7 +100,7 @@ mod tests {
         context.sql(table).await.unwrap().collect().await.unwrap();
         let frame = context.sql(sql).await.unwrap();
         let schema = Arc::new(frame.schema().as_arrow().clone());
-        let named = as_written(&context, sql, &schema);
+        let named = as_written(&context.state(), sql, &schema);
         let names = named.fields().iter();
         names.map(|field| field.name().clone()).collect()
     }

@@ -29,7 +29,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -71,7 +71,9 @@ async fn run(
 ) -> Result<Outcome, Error> {
     let sql = rewritten(context, sql).await?;
     let sql = sql.as_ref();
-    let plan = tet_sql::create_logical_plan(&context.state(), sql).await?;
+    // One copy for the whole statement: copying a session copies the names of all functions.
+    let state = context.state();
+    let plan = tet_sql::create_logical_plan(&state, sql).await?;
     if manner.read_only && writes(&plan)? {
         return Err(Failure::message("--read-only: statements that write are refused").into());
     }
@@ -81,7 +83,12 @@ async fn run(
         LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => Some(plan.clone()),
         _ => None,
     };
-    let frame = context.execute_logical_plan(plan).await?;
+    let frame = match &plan {
+        LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+            context.execute_logical_plan(plan).await?
+        }
+        _ => DataFrame::new(state, plan),
+    };
     if frame.schema().fields().is_empty() {
         frame.collect().await?;
         return Ok(Outcome {
@@ -146,7 +153,8 @@ struct QueryResult<'a> {
 
 impl QueryResult<'_> {
     async fn show(&self, frame: DataFrame, is_query: bool) -> Result<Outcome, Error> {
-        let plan = frame.clone().create_physical_plan().await?;
+        let (state, logical) = frame.into_parts();
+        let plan = state.create_physical_plan(&logical).await?;
         let limit = self.output.row_limit().filter(|_| is_query);
         let is_longer = |limit: &usize| match rows_of(plan.as_ref()) {
             Precision::Exact(rows) => rows > *limit,
@@ -158,14 +166,18 @@ impl QueryResult<'_> {
                 progress: self.manner.progress,
                 cancellation: &self.cancellation,
             };
+            let frame = DataFrame::new(state, logical);
             let ends = reader.read(frame, plan, limit).await?;
-            return self.write_ends(&ends);
+            let headers = self.headers(&self.context.state(), &ends.schema);
+            return self.write_ends(&ends, &headers);
         }
         let mut outcome = Outcome::default();
         let progress = Progress::of(&plan, self.manner.progress, &self.cancellation);
         let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let mut sink = self.output.sink(self.cancellation.clone());
-        let printed = self.print(stream, &mut sink, progress, &mut outcome).await;
+        let headers = self.headers(&state, &stream.schema());
+        let rows = (stream, &headers);
+        let printed = self.print(rows, &mut sink, progress, &mut outcome).await;
         // Taken here because `settle` waits until the user quits the pager.
         outcome.finished = Some(Instant::now());
         outcome.is_silent = has_left(settle(printed, &mut sink))?;
@@ -175,17 +187,17 @@ impl QueryResult<'_> {
 
     /// Returns the column headers: as written in the statement if people read the format,
     /// DataFusion's names otherwise.
-    fn headers(&self, schema: &SchemaRef) -> SchemaRef {
+    fn headers(&self, state: &SessionState, schema: &SchemaRef) -> SchemaRef {
         match self.output.format().is_for_reading() {
-            true => headers::as_written(self.context, self.sql, schema),
+            true => headers::as_written(state, self.sql, schema),
             false => Arc::clone(schema),
         }
     }
 
-    /// Writes the rows of a stream as they arrive.
+    /// Writes the rows of a stream as they arrive, below these headers.
     async fn print(
         &self,
-        mut stream: SendableRecordBatchStream,
+        (mut stream, headers): (SendableRecordBatchStream, &SchemaRef),
         sink: &mut Sink<'_>,
         mut progress: Progress,
         outcome: &mut Outcome,
@@ -197,7 +209,7 @@ impl QueryResult<'_> {
             true => MEASURED_ROWS,
             false => 0,
         };
-        let mut writer = formats::writer(&style, &self.headers(&stream.schema()), sink);
+        let mut writer = formats::writer(&style, headers, sink);
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             outcome.rows += batch.num_rows();
@@ -213,11 +225,10 @@ impl QueryResult<'_> {
     }
 
     /// Writes rows that have already been read.
-    fn write_ends(&self, ends: &HeadAndTail) -> Result<Outcome, Error> {
+    fn write_ends(&self, ends: &HeadAndTail, headers: &SchemaRef) -> Result<Outcome, Error> {
         let finished = Some(Instant::now());
         let mut sink = self.output.sink(self.cancellation.clone());
-        let schema = self.headers(&ends.schema);
-        let mut writer = formats::writer(&self.output.style(), &schema, &mut sink);
+        let mut writer = formats::writer(&self.output.style(), headers, &mut sink);
         let mut write = || {
             for batch in &ends.first {
                 writer.write(batch)?;
