@@ -232,17 +232,15 @@ fn append_strings(
         return Err(Fault::new("page payload", found, "1 byte or more for each"));
     }
     out.reserve(selected.map_or(page.rows, <[u32]>::len));
-    let mut selected = selected.map(|rows| rows.iter().peekable());
-    let mut is_selected = |row: usize| match &mut selected {
-        Some(rows) => rows.next_if(|next| **next as usize == row).is_some(),
-        None => true,
-    };
     let mut shared = out.share(payload);
     let mut strings = Cursor::new(page.encoded);
     let is_start = |byte: Option<&u8>| byte.is_none_or(|byte| byte & 0xc0 != 0x80);
+    let is_ascii = page.encoded.is_ascii();
     let mut are_divided = is_text;
+    let mut next = 0;
     for row in 0..page.rows {
-        let is_selected = is_selected(row);
+        let is_selected = selected.is_none_or(|rows| rows.get(next) == Some(&(row as u32)));
+        next += usize::from(is_selected);
         if page.validity.is_some_and(|validity| !bit(validity, row)) {
             if is_selected {
                 shared.push_empty();
@@ -251,7 +249,9 @@ fn append_strings(
         }
         let string = strings.byte_string("string")?;
         let after = strings.rest();
-        are_divided &= is_start(string.first().or(after.first())) && is_start(after.first());
+        if !is_ascii {
+            are_divided &= is_start(string.first().or(after.first())) && is_start(after.first());
+        }
         if is_selected {
             let start = payload.len() - after.len() - string.len();
             shared.push(start, string.len());
@@ -259,7 +259,8 @@ fn append_strings(
     }
     // If the strings with the lengths between them are one valid text, and no character crosses the
     // border of a string, each of them is valid: one check of a page is faster than one of each string.
-    if !are_divided || std::str::from_utf8(page.encoded).is_err() {
+    let is_valid = is_ascii || std::str::from_utf8(page.encoded).is_ok();
+    if !are_divided || !is_valid {
         shared.set_unchecked();
     }
     strings.finish("page payload")

@@ -128,7 +128,7 @@ pub(crate) struct SharedStrings<'a> {
 
 impl SharedStrings<'_> {
     /// Appends the `length` bytes from `start` on. They must lie in the buffer.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, start: usize, length: usize) {
         if self.is_new && length > MAX_INLINE_BYTES {
             self.strings.buffers.push(self.buffer.clone());
