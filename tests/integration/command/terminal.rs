@@ -324,6 +324,48 @@ fn plans_are_wrapped() {
 }
 
 #[test]
+fn descriptions_and_excerpts_fit_the_terminal() {
+    use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.tet");
+    let history = "cut, averaged and written again. ".repeat(20);
+    let spec = DatasetSpec::new("a", Dtype::U8, &[2], &[2])
+        .with_dim_names(["x"])
+        .with_attribute("history", history.trim());
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer.write_dataset(0, &[1, 2]).unwrap();
+    writer.finish().unwrap();
+    let file = path.to_str().unwrap();
+    let columns = vec!["value"; 60].join(", ");
+    let wrong = format!("SELECT {columns}, nope, {columns} FROM a");
+    let (shell, tool) = (env!("CARGO_BIN_EXE_tet-sql"), env!("CARGO_BIN_EXE_tet"));
+    for width in [80, 100, 200] {
+        for (program, arguments, expected) in [
+            (shell, vec![file, "-c", ".schema"], "averaged"),
+            (tool, vec!["info", "--metadata", file], "averaged"),
+            (shell, vec![file, "-c", &wrong], "nope, "),
+        ] {
+            let resized = format!("stty cols {width} rows 24 && exec \"$0\" \"$@\"");
+            let mut all = vec!["-c", &resized, program];
+            all.extend(arguments);
+            let text = written(&all, "sh");
+            assert!(text.contains(expected), "{text}");
+            // The line of the message itself, and the path, have no spaces to break at.
+            let lines = text.lines().filter(|line| !line.contains("error:"));
+            for line in lines.filter(|line| !line.contains(file)) {
+                assert!(line.trim_end().chars().count() <= width, "{width}: {line}");
+            }
+            let longest = text.lines().map(|line| line.trim_end().chars().count());
+            assert!(longest.max() > Some(width - 20), "{width}: {text}");
+        }
+    }
+    // Pipes get whole lines.
+    let output = Command::new(shell).args([file, "-c", ".schema"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(text.contains(history.trim()), "{text}");
+}
+
+#[test]
 fn plot_draws_the_requested_kind() {
     let mut terminal = Terminal::open(&[WEATHER], &[]);
     terminal.answers("SELECT lat, avg(value) AS mean FROM temperature GROUP BY lat;");

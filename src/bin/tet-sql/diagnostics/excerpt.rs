@@ -2,6 +2,8 @@
 
 use crate::diagnostics::advice::advised;
 use crate::failure::{Failure, one_line};
+use crate::output::formats::ELLIPSIS;
+use crate::output::wrapping::fitting;
 use crate::statement::dialect::dialect;
 use crate::statement::tokens::{Tokens, offset};
 use datafusion::error::DataFusionError;
@@ -9,13 +11,19 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use std::ops::Range;
 use tet_sql::provider::error::describe;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The width above which only part of a line is shown.
-const WIDTH: usize = 100;
+/// The width of the smallest part of a line that is shown.
+const MIN_WIDTH: usize = 20;
 
-/// Returns the message for a failed statement, with advice and an excerpt of the statement.
-pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionError) -> Failure {
+/// Returns the message for a failed statement, with advice and an excerpt of the statement that is
+/// at most `width` columns wide.
+pub async fn failure(
+    context: &SessionContext,
+    sql: &str,
+    error: &DataFusionError,
+    width: usize,
+) -> Failure {
     let mut message = one_line(&describe(error));
     if message.contains("Did you mean")
         && let Some((short, _)) = message.split_once(" Valid fields are")
@@ -28,7 +36,7 @@ pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionErro
     let place = place(context, sql, error, &mut message);
     let message = advised(context, sql, message).await;
     match place {
-        Some(place) => Failure::Message(format!("{message}\n{}", excerpt(sql, place))),
+        Some(place) => Failure::Message(format!("{message}\n{}", excerpt(sql, place, width))),
         None => Failure::Message(message),
     }
 }
@@ -126,43 +134,51 @@ fn word_end(sql: &str, start: usize) -> usize {
     start + end.max(first)
 }
 
-/// Returns the line that contains a range, with carets below the range.
-fn excerpt(sql: &str, place: Range<usize>) -> String {
+/// Returns the line that contains a range, with carets below the range. Shows only the part around
+/// the range of a line that is wider than `width`.
+fn excerpt(sql: &str, place: Range<usize>, width: usize) -> String {
     let start = sql[..place.start].rfind('\n').map_or(0, |end| end + 1);
     let number = sql[..start].matches('\n').count() + 1;
     let line = sql[start..].lines().next().unwrap_or_default();
-    let (from, to) = (place.start - start, (place.end - start).min(line.len()));
-    // Show only the part of a long line around the range.
-    let first = match line.width() > WIDTH {
-        true => char_start(line, from.saturating_sub(WIDTH / 2)),
-        false => 0,
-    };
-    let last = match line.len() - first > 2 * WIDTH {
-        true => char_start(line, (first + WIDTH).max(to.min(first + 2 * WIDTH))),
-        false => line.len(),
-    };
-    let to = to.clamp(from, last.max(from));
-    let shown = line[first..last].replace('\t', " ");
-    let (before, after) = (
-        if first > 0 { "…" } else { "" },
-        if last < line.len() { "…" } else { "" },
-    );
+    let line = line.replace('\t', " ");
+    let from = (place.start - start).min(line.len());
+    let to = (place.end - start).clamp(from, line.len());
     let margin = format!("LINE {number}: ");
-    let indent = margin.len() + before.width() + line[first..from.min(last)].width();
-    let carets = "^".repeat(line[from.min(last)..to.min(last)].width().max(1));
+    let width = width.saturating_sub(margin.len());
+    let (first, last) = if line.width() < width {
+        (0, line.len())
+    } else {
+        let width = width.saturating_sub(2 * ELLIPSIS.width()).max(MIN_WIDTH);
+        let marked = line[from..to].width();
+        let after = line[from..].width();
+        let before = (width.saturating_sub(marked) / 2).max(width.saturating_sub(after));
+        let first = suffix_start(&line[..from], before);
+        (first, first + fitting(&line[first..], width))
+    };
+    let ellipsis = |is_cut| if is_cut { ELLIPSIS } else { "" };
+    let (before, after) = (ellipsis(first > 0), ellipsis(last < line.len()));
+    let indent = margin.len() + before.width() + line[first..from].width();
+    let carets = "^".repeat(line[from..to.min(last).max(from)].width().max(1));
     format!(
-        "{margin}{before}{shown}{after}\n{}{carets}",
+        "{margin}{before}{}{after}\n{}{carets}",
+        &line[first..last],
         " ".repeat(indent)
     )
 }
 
-/// Returns the start of the character at or before an offset.
-fn char_start(text: &str, place: usize) -> usize {
-    let mut place = place.min(text.len());
-    while !text.is_char_boundary(place) {
-        place -= 1;
+/// Returns the start of the longest suffix that is at most `width` columns wide.
+fn suffix_start(text: &str, width: usize) -> usize {
+    let mut left = width;
+    let mut start = text.len();
+    for (place, character) in text.char_indices().rev() {
+        let wide = character.width().unwrap_or(0);
+        if wide > left {
+            break;
+        }
+        left -= wide;
+        start = place;
     }
-    place
+    start
 }
 
 #[cfg(test)]
@@ -179,7 +195,7 @@ mod tests {
             Err(error) => error,
             Ok(frame) => frame.collect().await.unwrap_err(),
         };
-        match failure(&context, sql, &error).await {
+        match failure(&context, sql, &error, 80).await {
             Failure::Message(text) => text,
             other => panic!("{other:?}"),
         }
@@ -215,16 +231,29 @@ mod tests {
 
     #[test]
     fn long_lines_are_shown_in_part() {
-        let sql = format!("SELECT {}nope, {}", "é, ".repeat(200), "b, ".repeat(500));
-        let start = sql.find("nope").unwrap();
-        let text = excerpt(&sql, start..start + 4);
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].width() < 220, "{text}");
-        let column = lines[1].find('^').unwrap();
-        let under: String = lines[0].chars().skip(column).take(4).collect();
-        assert_eq!(under, "nope");
-        assert_eq!(lines[1].matches('^').count(), 4);
+        let begin = format!("SELECT {}", "é, ".repeat(200));
+        for (sql, start) in [
+            (format!("{begin}nope, {}", "b, ".repeat(500)), begin.len()),
+            (format!("{begin}日本, nope"), begin.len() + 8),
+            (format!("nope, {begin}"), 0),
+        ] {
+            for width in [80, 100, 200] {
+                let text = excerpt(&sql, start..start + 4, width);
+                let lines: Vec<&str> = text.lines().collect();
+                assert!(lines[0].width() <= width, "{text}");
+                assert!(lines[0].width() >= width - 4, "{text}");
+                let column = lines[1].find('^').unwrap();
+                let shown = lines[0].split_once("nope").unwrap().0;
+                assert_eq!(shown.width(), column, "{text}");
+                assert_eq!(lines[1].matches('^').count(), 4);
+            }
+        }
+        // A range that is wider than the screen.
+        let text = excerpt(&begin, 7..begin.len(), 80);
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
         // An error may be at the end of the statement.
-        assert!(excerpt("SELECT", 6..6).ends_with("      ^"));
+        assert!(excerpt("SELECT", 6..6, 80).ends_with("      ^"));
+        let text = excerpt(&begin, begin.len()..begin.len(), 80);
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
     }
 }

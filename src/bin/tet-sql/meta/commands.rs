@@ -199,10 +199,11 @@ impl Shell {
 
     fn describe(&self, table: Option<String>) -> Result<(), Failure> {
         let context = self.context.clone();
-        let text = self.engine.run(|_| async move {
+        let width = output::for_text(&self.output).style().width;
+        let text = self.engine.run(move |_| async move {
             match table {
-                Some(table) => describe::one(&context, &table).await,
-                None => describe::all(&context).await,
+                Some(table) => describe::one(&context, &table, width).await,
+                None => describe::all(&context, width).await,
             }
         })?;
         self.write_text(text)

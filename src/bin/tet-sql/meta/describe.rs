@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::meta::tables;
 use crate::output::formats::READABLE;
+use crate::output::wrapping::{aligned, wrapped};
 use crate::size::human_size;
 use crate::terminal::escape_controls;
 use arrow::util::display::ArrayFormatter;
@@ -13,11 +14,20 @@ use std::fmt::Write;
 use tet_sql::grid::Monotonicity;
 use tet_sql::{ArrayTable, AttributeDescription, DimensionDescription, TableDescription};
 
-/// Returns the description of one table.
-pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure> {
+/// The width of the labels in front of the properties of a table.
+const LABEL: usize = 13;
+/// The indentation of the rows of a section.
+const INDENT: usize = 4;
+
+/// Returns the description of one table, with lines of at most `width` columns.
+pub async fn one(
+    context: &SessionContext,
+    name: &str,
+    width: Option<usize>,
+) -> Result<String, Failure> {
     let reference = TableReference::from(name);
     if context.table_exist(reference.clone()).unwrap_or(false) {
-        return describe(context, name, reference).await;
+        return describe(context, name, reference, width).await;
     }
     // Also accept the exact name in the file, which SQL would require in quotes.
     let listed = tables::list(context).into_iter();
@@ -25,20 +35,20 @@ pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure
         listed.table == name || format!("{}.{}", listed.schema, listed.table) == name
     });
     match found.next() {
-        Some(listed) => describe(context, name, listed.reference).await,
-        None => describe(context, name, reference).await,
+        Some(listed) => describe(context, name, listed.reference, width).await,
+        None => describe(context, name, reference, width).await,
     }
 }
 
-/// Returns the descriptions of all tables.
-pub async fn all(context: &SessionContext) -> Result<String, Failure> {
+/// Returns the descriptions of all tables, with lines of at most `width` columns.
+pub async fn all(context: &SessionContext, width: Option<usize>) -> Result<String, Failure> {
     let mut text = String::new();
     for listed in tables::list(context) {
         if !text.is_empty() {
             text.push('\n');
         }
         let name = format!("{}.{}", listed.schema, listed.table);
-        text.push_str(&describe(context, &name, listed.reference).await?);
+        text.push_str(&describe(context, &name, listed.reference, width).await?);
     }
     Ok(text)
 }
@@ -47,15 +57,17 @@ async fn describe(
     context: &SessionContext,
     name: &str,
     reference: TableReference,
+    width: Option<usize>,
 ) -> Result<String, Failure> {
     let table = context.table_provider(reference).await?;
     let mut text = format!("{}\n", escape_controls(name));
     match table.downcast_ref::<ArrayTable>() {
         Some(array) if array.source().grids().is_empty() => {
-            blocks_text(&mut text, &array.describe()?, array.source().schema());
+            let table = array.describe()?;
+            blocks_text(&mut text, &table, array.source().schema(), width);
         }
-        Some(array) => array_text(&mut text, &in_order(array)?),
-        None => text.push_str(&columns(&table.schema())),
+        Some(array) => array_text(&mut text, &in_order(array)?, width),
+        None => text.push_str(&columns(&table.schema(), width)),
     }
     Ok(text)
 }
@@ -83,7 +95,7 @@ fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
 }
 
 /// Returns the columns of a table that is not an array.
-fn columns(schema: &Schema) -> String {
+fn columns(schema: &Schema, width: Option<usize>) -> String {
     let mut rows = vec![row(["column", "type", "null"])];
     rows.extend(schema.fields().iter().map(|field| {
         row([
@@ -92,28 +104,29 @@ fn columns(schema: &Schema) -> String {
             if field.is_nullable() { "yes" } else { "no" },
         ])
     }));
-    aligned(&rows)
+    aligned(&rows, INDENT, width)
 }
 
-fn write_line(text: &mut String, label: &str, value: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "  {label:<13}{}", escape_controls(value));
+fn write_line(text: &mut String, label: &str, value: &str, width: Option<usize>) {
+    let line = format!("  {label:<LABEL$}{}", escape_controls(value));
+    text.push_str(&wrapped(&line, width, LABEL));
+    text.push('\n');
 }
 
 /// Writes the description of a table that consists of blocks without axes.
-fn blocks_text(text: &mut String, table: &TableDescription, schema: &Schema) {
-    write_line(text, "table", &table.name);
-    let file = format!("{} ({})", table.location, table.format);
-    write_line(text, "file", &file);
+fn blocks_text(text: &mut String, table: &TableDescription, schema: &Schema, width: Option<usize>) {
+    let mut line = |label: &str, value: &str| write_line(text, label, value, width);
+    line("table", &table.name);
+    line("file", &format!("{} ({})", table.location, table.format));
     for problem in &table.problems {
-        write_line(text, "problem", problem);
+        line("problem", problem);
     }
-    section(text, "columns", &columns(schema));
+    section(text, "columns", &columns(schema, width));
 }
 
 /// Writes everything known about an array, section by section.
-fn array_text(text: &mut String, table: &TableDescription) {
-    let mut line = |label: &str, value: &str| write_line(text, label, value);
+fn array_text(text: &mut String, table: &TableDescription, width: Option<usize>) {
+    let mut line = |label: &str, value: &str| write_line(text, label, value, width);
     line("array", &table.name);
     line("file", &format!("{} ({})", table.location, table.format));
     let chunks = match table.chunks {
@@ -128,8 +141,8 @@ fn array_text(text: &mut String, table: &TableDescription) {
     for problem in &table.problems {
         line("problem", problem);
     }
-    section(text, "dimensions", &dimensions(&table.dimensions));
-    section(text, "values", &values(&table.attributes));
+    section(text, "dimensions", &dimensions(&table.dimensions, width));
+    section(text, "values", &values(&table.attributes, width));
     for attribute in &table.attributes {
         if !attribute.metadata.is_empty() {
             let rows: Vec<[String; 2]> = attribute
@@ -140,7 +153,7 @@ fn array_text(text: &mut String, table: &TableDescription) {
             section(
                 text,
                 &format!("attributes of {}", attribute.name),
-                &aligned(&rows),
+                &aligned(&rows, INDENT, width),
             );
         }
     }
@@ -150,7 +163,7 @@ fn section(text: &mut String, title: &str, body: &str) {
     let _ = write!(text, "  {}\n{body}", escape_controls(title));
 }
 
-fn dimensions(dimensions: &[DimensionDescription]) -> String {
+fn dimensions(dimensions: &[DimensionDescription], width: Option<usize>) -> String {
     let mut rows = vec![row(["name", "extent", "type", "range", "coordinates"])];
     rows.extend(dimensions.iter().map(|dimension| {
         let range = match &dimension.range {
@@ -165,10 +178,10 @@ fn dimensions(dimensions: &[DimensionDescription]) -> String {
             &dimension.source,
         ])
     }));
-    aligned(&rows)
+    aligned(&rows, INDENT, width)
 }
 
-fn values(attributes: &[AttributeDescription]) -> String {
+fn values(attributes: &[AttributeDescription], width: Option<usize>) -> String {
     let mut rows = vec![row(["name", "stored", "type", "fill"])];
     rows.extend(attributes.iter().map(|attribute| {
         row([
@@ -178,7 +191,7 @@ fn values(attributes: &[AttributeDescription]) -> String {
             attribute.fill.as_deref().unwrap_or("none"),
         ])
     }));
-    aligned(&rows)
+    aligned(&rows, INDENT, width)
 }
 
 /// Formats a value as query results do. `ScalarValue` itself formats times as numbers.
@@ -220,35 +233,12 @@ fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
     cells.map(escape_controls)
 }
 
-/// Formats rows as indented lines with aligned columns.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for cells in rows {
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for cells in rows {
-        let mut line = String::from("  ");
-        for (cell, width) in cells.iter().zip(widths) {
-            let space = " ".repeat(width - cell.chars().count());
-            let _ = write!(line, "  {cell}{space}");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned() {
-        let rows = [row(["a", "bc", "d"]), row(["äöü", "x", ""])];
-        assert_eq!(aligned(&rows), "    a    bc  d\n    äöü  x\n");
+    fn control_characters_are_escaped() {
         assert_eq!(row(["a\u{1b}[2J"]), ["a\\u{1b}[2J"]);
     }
 
@@ -266,10 +256,10 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(
-            one(&context, "v").await.unwrap(),
+            one(&context, "v", None).await.unwrap(),
             "v\n    column  type   null\n    a       Int64  no\n    b       Utf8   no\n"
         );
-        assert!(all(&context).await.unwrap().starts_with("public.v\n"));
-        assert!(one(&context, "nowhere").await.is_err());
+        assert!(all(&context, None).await.unwrap().starts_with("public.v\n"));
+        assert!(one(&context, "nowhere", None).await.is_err());
     }
 }

@@ -9,6 +9,7 @@ pub mod picture;
 pub mod progress;
 pub mod sink;
 pub mod text_file;
+pub mod wrapping;
 
 use crate::failure::Failure;
 use crate::output::appearance::{Appearance, Format};

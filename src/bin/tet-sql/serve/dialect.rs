@@ -18,6 +18,9 @@ use std::ops::Range;
 use tet_sql::provider::sql::budget::check_bytes;
 use tet_sql_flight::Dialect;
 
+/// The width of the excerpts in error messages: that of a usual terminal.
+const EXCERPT_WIDTH: usize = 80;
+
 /// SQL over arrays.
 pub struct ArrayDialect;
 
@@ -65,7 +68,7 @@ impl Dialect for ArrayDialect {
         error: &'a DataFusionError,
     ) -> BoxFuture<'a, String> {
         async move {
-            match excerpt::failure(context, sql, error).await {
+            match excerpt::failure(context, sql, error, EXCERPT_WIDTH).await {
                 Failure::Message(message) => message,
                 _ => self.describe(error),
             }

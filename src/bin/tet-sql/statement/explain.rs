@@ -5,6 +5,7 @@ use crate::output::Output;
 use crate::output::appearance::Format;
 use crate::output::formats::Markup;
 use crate::output::progress::Progress;
+use crate::output::wrapping::wrapped;
 use crate::session::worker_threads::Cancellation;
 use crate::statement::outcome::{Error, Outcome};
 use crate::statement::plan_summary;
@@ -21,7 +22,7 @@ use datafusion::prelude::SessionContext;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// The indentation of continuation lines relative to the first line.
 const HANGING: usize = 4;
@@ -142,6 +143,8 @@ struct Section {
 
 impl Section {
     fn wrapped(&self, width: Option<usize>) -> Self {
+        // Sections are indented by two.
+        let width = width.map(|width| width.saturating_sub(2));
         let lines = self.lines.iter().map(|line| wrapped(line, width, HANGING));
         Self {
             title: self.title.clone(),
@@ -216,45 +219,6 @@ fn document(
     text
 }
 
-/// Wraps a line at spaces. Continuation lines are indented by `hanging` more than the first line.
-fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
-    let Some(width) = width else {
-        return line.to_owned();
-    };
-    // Sections are indented by two.
-    let width = width.saturating_sub(2).max(20);
-    let indent = line.len() - line.trim_start_matches(' ').len();
-    let further = " ".repeat((indent + hanging).min(width / 2));
-    let mut text = String::new();
-    let mut rest = line.to_owned();
-    while rest.width() > width {
-        let end = fitting(&rest, width);
-        let start = rest.len() - rest.trim_start().len();
-        // Break a word that does not fit on a line.
-        let cut = match rest[start..end].rfind(' ') {
-            Some(blank) => start + blank,
-            None => end,
-        };
-        text += rest[..cut].trim_end();
-        text.push('\n');
-        rest = format!("{further}{}", rest[cut..].trim_start());
-    }
-    text + &rest
-}
-
-/// Returns the byte length of the longest prefix that is at most `width` columns wide.
-fn fitting(text: &str, width: usize) -> usize {
-    let mut left = width;
-    for (place, character) in text.char_indices() {
-        let wide = character.width().unwrap_or(0);
-        if wide > left {
-            return place;
-        }
-        left -= wide;
-    }
-    text.len()
-}
-
 fn escaped(text: &str) -> String {
     Markup::Html.escape(text)
 }
@@ -262,22 +226,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_wrapped_at_blanks() {
-        let line = "    DataSourceExec: tet=temperature, slice=time[0:24], chunks=3 of 24";
-        assert_eq!(
-            wrapped(line, Some(42), HANGING),
-            "    DataSourceExec: tet=temperature,\n        slice=time[0:24], chunks=3 of 24"
-        );
-        assert_eq!(wrapped(line, Some(80), HANGING), line);
-        assert_eq!(wrapped(line, None, HANGING), line);
-        for width in [1, 20, 22, 30] {
-            for line in wrapped(&"日本x".repeat(40), Some(width), HANGING).lines() {
-                assert!(line.width() <= width.max(22), "{width}: {line}");
-            }
-        }
-    }
 
     #[test]
     fn a_single_section_has_no_title() {

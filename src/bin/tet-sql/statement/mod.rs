@@ -24,6 +24,7 @@ use crate::session::worker_threads::Cancellation;
 use crate::statement::outcome::{Error, Outcome};
 use crate::statement::reading::Reading;
 use crate::statement::rewrite::rewritten;
+use crate::terminal;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
@@ -56,7 +57,10 @@ pub async fn execute(
 ) -> Result<Outcome, Failure> {
     let result = run(&context, &sql, &output, manner, cancellation).await;
     match result {
-        Err(Error::DataFusion(error)) => Err(excerpt::failure(&context, &sql, &error).await),
+        Err(Error::DataFusion(error)) => {
+            let width = terminal::columns();
+            Err(excerpt::failure(&context, &sql, &error, width).await)
+        }
         Err(Error::Failure(failure)) => Err(failure),
         Ok(outcome) => Ok(outcome),
     }

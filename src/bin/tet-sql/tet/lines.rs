@@ -8,25 +8,15 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use crate::output::formats::Visible;
+use crate::output::wrapping::aligned;
+use crate::terminal;
 pub use crate::terminal::escape_controls as clean;
 
-/// Writes rows with aligned columns, two spaces apart. The first row is the header.
+/// Writes rows with aligned columns, wrapped at the width of the terminal. The first row is the
+/// header.
 pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.chars().count())))
-            .collect();
-        writeln!(output, "  {}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
+    let width = terminal::is_output().then(terminal::columns);
+    write!(output, "{}", aligned(rows, 2, width))
 }
 
 /// Converts texts to a row.
@@ -68,13 +58,7 @@ mod tests {
     use crate::terminal::is_obeyed;
 
     #[test]
-    fn columns_are_aligned() {
-        let mut output = Vec::new();
-        table(&mut output, &[row(["name", "n"]), row(["é", "10"])]).unwrap();
-        assert_eq!(
-            String::from_utf8(output).unwrap(),
-            "  name  n\n  é     10\n"
-        );
+    fn texts_are_cleaned_and_shapes_formatted() {
         assert_eq!(clean("a\u{1b}[31m\n\u{202e}"), "a\\u{1b}[31m\\n\\u{202e}");
         assert_eq!(shape(&[2, 3]), "2 x 3");
     }

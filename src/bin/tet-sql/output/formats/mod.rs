@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub use crate::output::formats::cells::READABLE;
 pub use crate::output::formats::markup::Markup;
 pub use crate::output::formats::visible::Visible;
-pub use crate::output::formats::widths::shortened;
+pub use crate::output::formats::widths::{ELLIPSIS, shortened};
 
 /// The number of rows from which tables compute column widths. Later rows are written as they
 /// arrive.
