@@ -1,6 +1,7 @@
 //! Runs work on worker threads while the main thread watches for Ctrl-C.
 
 use crate::failure::Failure;
+use crate::messages;
 use crate::output::pager;
 use crate::output::progress::Bar;
 use crate::signals::{Interrupts, interrupts};
@@ -11,10 +12,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 
 /// The time that abandoned work may take to clean up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// The maximum number of runtimes, of which all but one are abandoned and still compute.
+const MAX_RUNTIMES: usize = 4;
 
 /// The stack size of a worker. Planning a statement with thousands of terms needs far more than the
 /// default of 2 MiB, and unused stack takes no memory.
@@ -37,6 +42,8 @@ pub struct WorkerThreads {
     interrupts: RefCell<Interrupts>,
     workers: RefCell<Option<Runtime>>,
     threads: usize,
+    /// A permit per runtime whose threads have not ended.
+    permits: Arc<Semaphore>,
 }
 
 /// Tells running work that its result is no longer needed. The work stops the next time it checks.
@@ -87,22 +94,48 @@ impl WorkerThreads {
             interrupts: RefCell::new(interrupts),
             workers: RefCell::new(None),
             threads,
+            permits: Arc::new(Semaphore::new(MAX_RUNTIMES)),
         })
     }
 
-    /// Returns the worker threads, and starts them if there are none.
+    /// Returns the worker threads, and starts them if there are none. Waits if too many abandoned
+    /// threads still compute.
     fn workers(&self) -> Result<Handle, Failure> {
         let mut workers = self.workers.borrow_mut();
         if let Some(runtime) = workers.as_ref() {
             return Ok(runtime.handle().clone());
         }
+        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => self.wait_for_permit()?,
+        };
         let runtime = Builder::new_multi_thread()
             .worker_threads(self.threads)
             .thread_stack_size(STACK_BYTES)
             .thread_name("tet-sql")
+            // The runtime and its threads own this closure, and with it the permit.
+            .on_thread_stop(move || {
+                let _held = &permit;
+            })
             .enable_all()
             .build()?;
         Ok(workers.insert(runtime).handle().clone())
+    }
+
+    /// Waits until the threads of an abandoned runtime have ended, or Ctrl-C is pressed.
+    fn wait_for_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        messages::note("waiting for a cancelled statement that is still computing");
+        let mut interrupts = self.interrupts.borrow_mut();
+        self.signals.block_on(async {
+            let permit = pin!(Arc::clone(&self.permits).acquire_owned());
+            let interrupt = pin!(interrupts.recv());
+            match select(permit, interrupt).await {
+                Either::Left((permit, _)) => {
+                    permit.map_err(|_| Failure::message("the statement was aborted"))
+                }
+                Either::Right(_) => Err(Failure::Interrupted),
+            }
+        })
     }
 
     /// Abandons the worker threads without waiting for their work. Some operators of DataFusion,
@@ -184,6 +217,40 @@ mod tests {
     fn work_returns_its_value() {
         let engine = WorkerThreads::new(1).unwrap();
         assert_eq!(engine.run(|_| async { Ok(7) }).unwrap(), 7);
+    }
+
+    #[test]
+    fn abandoned_runtimes_are_bounded() {
+        let guard = std::time::Duration::from_secs(60);
+        let engine = WorkerThreads::new(2).unwrap();
+        let mut busy = Vec::new();
+        for _ in 0..MAX_RUNTIMES {
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            let (start, starts) = std::sync::mpsc::channel();
+            engine.workers().unwrap().spawn(async move {
+                start.send(()).unwrap();
+                // Blocks inside one poll until the sender is dropped.
+                let _ = ends.recv();
+            });
+            starts.recv_timeout(guard).unwrap();
+            engine.abandon_workers();
+            busy.push(end);
+        }
+        assert_eq!(engine.permits.available_permits(), 0);
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE);
+            drop(busy);
+        });
+        assert_eq!(engine.run(|_| async { Ok(7) }).unwrap(), 7);
+        ending.join().unwrap();
+        // All other runtimes end, and the current one goes on.
+        let others = u32::try_from(MAX_RUNTIMES - 1).unwrap();
+        let released = Arc::clone(&engine.permits).acquire_many_owned(others);
+        let released = engine
+            .signals
+            .block_on(async { tokio::time::timeout(guard, released).await });
+        assert!(released.is_ok());
+        assert_eq!(engine.run(|_| async { Ok(8) }).unwrap(), 8);
     }
 
     #[test]
