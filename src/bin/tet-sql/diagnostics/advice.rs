@@ -8,7 +8,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Select, SelectItem, Visit, Visitor, visit_expressions,
+    Expr, GroupByExpr, Select, SelectItem, TableFactor, Visit, Visitor, visit_expressions,
 };
 use std::ops::ControlFlow;
 use tet_sql::provider::sql::budget::parse;
@@ -88,6 +88,9 @@ pub async fn advised(context: &SessionContext, sql: &str, message: String) -> St
     if let Some(advice) = grouping_advice(context, sql) {
         return advice;
     }
+    if let Some(advice) = lateral_advice(context, sql, &message) {
+        return advice;
+    }
     if message.ends_with("not found")
         && let Some(advice) = table_advice(context, sql).await
     {
@@ -111,6 +114,40 @@ fn outer_reference_advice(message: &str) -> String {
         "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (LIMIT, ORDER BY, or a \
          comparison other than =); write a join with GROUP BY, or a window function, instead"
     )
+}
+
+/// Returns an explanation if a subquery in FROM refers to a table beside it.
+fn lateral_advice(context: &SessionContext, sql: &str, message: &str) -> Option<String> {
+    struct Named<'a>(&'a str);
+    impl Visitor for Named<'_> {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+            let TableFactor::Table { name, alias, .. } = table else {
+                return ControlFlow::Continue(());
+            };
+            let last = name.0.last().and_then(|part| part.as_ident());
+            let name = alias.as_ref().map(|alias| &alias.name).or(last);
+            match name.is_some_and(|name| name.value.eq_ignore_ascii_case(self.0)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let rest = message.strip_prefix("No field named ")?;
+    let (field, valid) = rest.split_once(". ").unwrap_or((rest, ""));
+    let field = field.trim_end_matches('.');
+    let (table, _) = field.split_once('.')?;
+    let Statement::Statement(statement) = parse(&context.state(), sql).ok()? else {
+        return None;
+    };
+    let is_visible = valid.contains(&format!("{table}."));
+    (!is_visible && statement.visit(&mut Named(table)).is_break()).then(|| {
+        format!(
+            "No field named {field}: a subquery in FROM cannot refer to the table '{table}' beside it; join on its columns, or \
+             write the expression in the SELECT list"
+        )
+    })
 }
 
 /// Returns an explanation if a statement groups by an aggregate, which is an error.

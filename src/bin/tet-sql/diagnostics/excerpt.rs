@@ -229,6 +229,24 @@ mod tests {
         assert!(text.contains("; did you mean 'temperature'?"), "{text}");
     }
 
+    #[tokio::test]
+    async fn subqueries_beside_a_table_are_explained() {
+        for from in ["(SELECT t.lat)", "(SELECT t.lat FROM temperature)"] {
+            let text = told(&format!("SELECT * FROM temperature AS t, {from} AS u")).await;
+            assert!(
+                text.starts_with(
+                    "No field named t.lat: a subquery in FROM cannot refer to the table 't'"
+                ),
+                "{text}"
+            );
+        }
+        let text = told("SELECT t.latt FROM temperature AS t").await;
+        assert!(
+            text.starts_with("No field named t.latt. Did you mean"),
+            "{text}"
+        );
+    }
+
     #[test]
     fn long_lines_are_shown_in_part() {
         let begin = format!("SELECT {}", "é, ".repeat(200));
