@@ -333,10 +333,9 @@ mod tests {
         let sql = "SELECT lat, median(value) FILTER (WHERE value < 90) FROM a GROUP BY lat";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
     -- before
-    AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[median(a.value) FILTER (WHERE a.value < Float32(90)) as median(a.value) FILTER (WHERE a.value < Int64(90))]
+    AggregateExec: mode=SinglePartitioned, gby=[lat@0 as lat], aggr=[median(a.value) FILTER (WHERE a.value < Float32(90)) as median(a.value) FILTER (WHERE a.value < Int64(90))]
       RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=3
-        AggregateExec: mode=Partial, gby=[lat@0 as lat], aggr=[median(a.value) FILTER (WHERE a.value < Float32(90)) as median(a.value) FILTER (WHERE a.value < Int64(90))]
-          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, value]
+        DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, value]
     -- after
     ArrayAggregateExec: mode=Single, gby=[lat@1], aggr=[median(a.value) FILTER (WHERE a.value < Int64(90))], by_row=[median(a.value) FILTER (WHERE a.value < Int64(90))], tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12
     ");

@@ -32,9 +32,10 @@ use crate::provider::copy::document_format_factory;
 use crate::provider::copy::tiledb_format_factory;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::functions;
-use crate::provider::functions::bounded::bounded;
+use crate::provider::functions::bounded::{bounded, concatenation};
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
+use crate::provider::rules::analysis::BoundedConcatenations;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
 use crate::provider::sql::time_operators::TimeOperators;
@@ -210,6 +211,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     for function in bounded(ctx.state().scalar_functions(), &memory) {
         ctx.register_udf(function);
     }
+    ctx.add_analyzer_rule(Arc::new(BoundedConcatenations::new(concatenation(&memory))));
     #[cfg(feature = "sql")]
     {
         // Sessions of DataFusion always accept planners.

@@ -42,12 +42,15 @@ use crate::provider::adapters::tatami::search::EncodedSearch;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
+use crate::provider::functions::bounded::{CONCATENATION, concatenation};
+use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::functions::times::interval_length::IntervalLength;
 use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
+use crate::provider::rules::list_slices::list_slices;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
@@ -175,6 +178,7 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
+            (Operator::ListSlices { lists }, [input]) => Ok(list_slices(Arc::clone(input), lists)),
             (operator, inputs) => plan_err!(
                 "an encoded operator has an unexpected number of inputs, {}: {operator:?}",
                 inputs.len()
@@ -193,6 +197,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
     fn try_decode_udf(&self, name: &str, message: &[u8]) -> Result<Arc<ScalarUDF>> {
         if name == CompletedTimes::NAME {
             return Ok(Arc::new(CompletedTimes::new().into()));
+        }
+        if name == CONCATENATION {
+            return Ok(Arc::new(concatenation(&SessionMemory::default())));
         }
         if name == IntervalProduct::NAME {
             return Ok(Arc::new(IntervalProduct::new().into()));
@@ -235,6 +242,9 @@ pub(in crate::provider) enum Operator {
         restarts: bool,
     },
     JoinAggregate {},
+    ListSlices {
+        lists: Vec<usize>,
+    },
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,

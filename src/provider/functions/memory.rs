@@ -8,6 +8,9 @@ use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::prelude::SessionContext;
 
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::sql::budget::Limits;
+
 /// Reserves memory in the current memory pool of a session.
 ///
 /// DataFusion does not pass a query's memory pool to functions: it accounts for the memory of
@@ -25,17 +28,27 @@ impl SessionMemory {
         Self(Some(Arc::new(session)))
     }
 
+    /// Returns the maximum size of a value in bytes.
+    pub fn value_limit(&self) -> usize {
+        let factory = self.0.as_ref();
+        let session = factory.and_then(|factory| factory.session_store().get_session().upgrade());
+        let limit = session.and_then(|session| {
+            let state = session.read();
+            let settings = state.config_options().extensions.get::<ArraySettings>();
+            settings.map(|settings| settings.limits.value_bytes)
+        });
+        limit.unwrap_or_else(|| Limits::default().value_bytes)
+    }
+
     /// Reserves memory until the returned reservation is dropped. Returns `None` if the session no
     /// longer exists.
     ///
     /// # Errors
     /// Fails if the memory pool denies the reservation.
     pub fn reserve(&self, consumer: &str, bytes: usize) -> Result<Option<MemoryReservation>> {
-        let session = self
-            .0
-            .as_ref()
-            .map(|session| session.session_store().get_session());
-        let Some(session) = session.and_then(|session| session.upgrade()) else {
+        let factory = self.0.as_ref();
+        let session = factory.and_then(|factory| factory.session_store().get_session().upgrade());
+        let Some(session) = session else {
             return Ok(None);
         };
         let pool = Arc::clone(&session.read().runtime_env().memory_pool);

@@ -9,7 +9,7 @@
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
 //! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
-//! `min` and `max` are DataFusion's, except for groups with infinities or NaN: [`extremes`].
+//! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `min` and `max` are DataFusion's, except for groups with infinities or NaN: [`extremes`].
 //!
 //! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
 //! `histogram`.
@@ -30,6 +30,7 @@ pub mod memory;
 pub mod nearest;
 pub mod powers;
 pub mod quantile;
+pub mod string_agg;
 pub mod times;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
@@ -43,6 +44,7 @@ use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
 use crate::provider::functions::quantile::Quantile;
+use crate::provider::functions::string_agg::StringAgg;
 use crate::provider::functions::times::wide_times::WideTimes;
 
 /// Returns the aggregate functions for a session, whose memory pool is `memory`.
@@ -58,6 +60,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
         Extreme::min().into(),
         Extreme::max().into(),
         Quantile::default().into(),
+        StringAgg::new(memory.clone()).into(),
     ]
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod analysis;
 pub mod filter_pushdown;
+pub(crate) mod list_slices;
 pub(crate) mod logic;
 pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
@@ -10,3 +11,4 @@ pub(crate) mod operators;
 pub(crate) mod order;
 pub mod probe_sides;
 pub(crate) mod shared_reads;
+pub(crate) mod single_stage;

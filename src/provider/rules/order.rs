@@ -3,7 +3,8 @@
 //! ```text
 //! analyzer     ResultAttributes, CountedSetOperations, ResolveNearest   as written, types unknown
 //!              DataFusion's rules, with WrittenTimes and ComparedDurations as function rewrites
-//!              EqualZeros, NullAwareInSubqueries, CombinedInLists       types are coerced
+//!              EqualZeros, NullAwareInSubqueries, CombinedInLists,
+//!              BoundedConcatenations                                    types are coerced
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
@@ -14,9 +15,10 @@
 //!              LookupJoins             joins that are not zipped
 //!              AxisWindows             before their inputs are sorted and repartitioned
 //!              ArrayAggregates         over scans and over zipped joins
+//!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SpillLongLimits, RestartBuildSides     on the finished plan
+//!              SharedReads, SpillLongLimits, RestartBuildSides, SliceLists     on the finished plan
 //! ```
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::provider::rules::analysis::{
     ComparedDurations, FixedSizes, ResolveNearest, WrittenTimes,
 };
 use crate::provider::rules::filter_pushdown::FilterPushdown;
+use crate::provider::rules::list_slices::SLICE_LISTS;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
 };
@@ -41,6 +44,7 @@ use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
+use crate::provider::rules::single_stage::SINGLE_STAGE;
 use crate::provider::window::AxisWindows;
 
 /// DataFusion's rule that repartitions and sorts.
@@ -72,9 +76,11 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
+        (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
         (Last, Arc::new(SharedReads)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
+        (Last, Arc::new(SLICE_LISTS)),
     ];
     for (position, rule) in added {
         if rules.iter().any(|other| other.name() == rule.name()) {
@@ -133,7 +139,7 @@ mod tests {
         let index = |name: &str| rules.iter().position(|rule| rule.name() == name).unwrap();
         assert_eq!(index(ArrayProbeSides::NAME), index(JOIN_SELECTION) + 1);
         assert_eq!(
-            index(ArrayAggregates::new().name()) + 1,
+            index(ArrayAggregates::new().name()) + 2,
             index(REQUIREMENTS)
         );
         let names = rules

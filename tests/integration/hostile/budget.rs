@@ -280,6 +280,8 @@ async fn value_sizes_are_limited() {
             "750",
         ),
         ("octet_length(array_to_string(range(20), '-'))", "49"),
+        ("octet_length(repeat('a', 500) || repeat('b', 500))", "1000"),
+        ("octet_length('a' || repeat('é', 499) || x)", "1000"),
         ("array_length(array_concat(range(60), range(60)))", "120"),
     ] {
         let sql = format!("SELECT {fits} FROM t WHERE x = 0");
@@ -294,6 +296,7 @@ async fn value_sizes_are_limited() {
         "replace(repeat('a', 1000), 'a', 'bcd')",
         "concat(repeat('ab', 250), x::text, repeat('ab', 250), '.')",
         "concat_ws('---', repeat('a', 499), repeat('a', 499))",
+        "repeat('ab', 250) || x || repeat('ab', 250)",
         "regexp_replace(repeat('a', 900), 'a', repeat('b', 900), 'g')",
         "regexp_replace(repeat('ab', 400), '(a)', '\\1\\1\\1', 'g')",
         "array_to_string(range(30), repeat('-', 40))",
@@ -345,4 +348,49 @@ async fn value_sizes_are_limited() {
     // A value counts alone, not with the rows around it.
     let many = "SELECT count(array_to_string(string_to_array(CAST(value AS VARCHAR) || ' and so on', ' '), '-')) FROM range(5000)";
     assert_eq!(rows(&ctx, many).await.unwrap(), "5000");
+}
+
+#[tokio::test]
+async fn texts_of_string_agg_are_limited() {
+    let ctx = session().await;
+    set(&ctx, "tet.max_value_bytes = 1000").await;
+    let few = "(SELECT x, x % 2 AS k, CASE WHEN x <> 7 THEN x::text END AS s FROM t WHERE x < 10)";
+    for (sql, expected) in [
+        (
+            "SELECT string_agg(s, ', ' ORDER BY x) FROM @",
+            "0, 1, 2, 3, 4, 5, 6, 8, 9",
+        ),
+        ("SELECT length(string_agg(s, ', ')) FROM @", "25"),
+        (
+            "SELECT length(string_agg(DISTINCT k::text, ', ')) FROM @",
+            "4",
+        ),
+        (
+            "SELECT string_agg(s, NULL ORDER BY x DESC) FROM @",
+            "986543210",
+        ),
+        ("SELECT string_agg(s, ',') FROM @ WHERE x = 7", ""),
+        (
+            "SELECT k, length(string_agg(s, ', ')), count(string_agg(s, '-')) OVER () FROM @ GROUP BY k ORDER BY k",
+            "0 13 2\n1 10 2",
+        ),
+        (
+            "SELECT x, string_agg(s, '') OVER (ORDER BY x) FROM @ WHERE x > 6 ORDER BY x",
+            "7 \n8 8\n9 89",
+        ),
+        ("SELECT string_agg(s, '') FILTER (WHERE x = 3) FROM @", "3"),
+    ] {
+        let rows = rows(&ctx, &sql.replace('@', few)).await.unwrap();
+        assert_eq!(rows.replace("NULL", ""), expected, "{sql}");
+    }
+    for call in [
+        "string_agg(repeat('a', 100), ',')",
+        "string_agg(DISTINCT x::text, ', and the next number is ')",
+        "string_agg(x::text, ', and the next number is ' ORDER BY x)",
+    ] {
+        for groups in ["", " GROUP BY x % 2"] {
+            let error = refusal(&ctx, &format!("SELECT {call} FROM t{groups}")).await;
+            assert!(error.contains("tet.max_value_bytes"), "{call}: {error}");
+        }
+    }
 }

@@ -7,6 +7,9 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
+
+use crate::support::memory::measure;
+use crate::support::sql::texts;
 use tet_sql::{ArrayOptions, enable_arrays};
 
 /// Creates a session with a memory pool of the given size.
@@ -84,5 +87,80 @@ async fn sorts_with_long_limits_spill() {
         );
         let rows = run(&context, &sql).await.unwrap();
         assert_eq!(numbers(&rows), sorted[offset..offset + limit]);
+    }
+}
+
+/// The rows of a list repeat the other columns, here a text of a megabyte two thousand times.
+#[test]
+fn lists_are_unnested_in_slices() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.unwrap();
+    let config = SessionConfig::new().with_target_partitions(1);
+    let context = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+    let sql = "SELECT CAST(sum(length(text)) AS BIGINT) FROM \
+               (SELECT repeat('x', 1000000) AS text, unnest(range(2000)) AS n)";
+    let (found, allocated) = measure(|| runtime.block_on(run(&context, sql)).unwrap());
+    assert_eq!(numbers(&found), [2_000_000_000]);
+    assert!(allocated.most_held < 256 << 20, "{allocated:?}");
+}
+
+/// A batch of two rows splits all of these lists.
+#[tokio::test]
+async fn slices_of_lists_keep_all_rows() {
+    let rows = "(VALUES (1, [1, 2, 3, 4, 5], ['a']), (2, NULL, ['b', NULL, 'd']), (3, [6, 7], NULL), (4, NULL, NULL)) AS v(k, l, m)";
+    let one = format!("SELECT k, unnest(l) FROM {rows}");
+    let two = format!("SELECT k, unnest(l), unnest(m) FROM {rows}");
+    let (large, small) = (session(64 << 20, 8192), session(64 << 20, 2));
+    for (sql, expected) in [
+        (one, vec!["1 1", "1 2", "1 3", "1 4", "1 5", "3 6", "3 7"]),
+        (
+            two,
+            vec![
+                "1 1 a",
+                "1 2 NULL",
+                "1 3 NULL",
+                "1 4 NULL",
+                "1 5 NULL",
+                "2 NULL NULL",
+                "2 NULL b",
+                "2 NULL d",
+                "3 6 NULL",
+                "3 7 NULL",
+            ],
+        ),
+    ] {
+        let mut found = Vec::new();
+        for context in [&large, &small] {
+            let mut rows = texts(&run(context, &sql).await.unwrap());
+            rows.sort_unstable();
+            found.push(rows);
+        }
+        assert_eq!(found[0], expected, "{sql}");
+        assert_eq!(found[1], expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn grouped_aggregates_that_keep_values_have_one_stage() {
+    let rows = "(SELECT value % 1000 AS k, value FROM range(300000))";
+    let sql = format!(
+        "SELECT CAST(sum(m) AS BIGINT), sum(n) FROM (SELECT k, median(value) AS m, count(*) AS n FROM {rows} GROUP BY k)"
+    );
+    // The median of k, k + 1000, ... k + 299000 is k + 149500.
+    let expected = 1000 * 999 / 2 + 1000 * 149_500;
+    for bytes in [64 << 20, 2 << 20] {
+        let context = session(bytes, 1024);
+        let plan = context
+            .sql(&sql)
+            .await
+            .unwrap()
+            .create_physical_plan()
+            .await;
+        let plan = datafusion::physical_plan::displayable(plan.unwrap().as_ref())
+            .indent(false)
+            .to_string();
+        assert!(plan.contains("mode=SinglePartitioned"), "{plan}");
+        let found = run(&context, &sql).await.unwrap();
+        assert_eq!(numbers(&found), [expected], "{bytes}");
     }
 }

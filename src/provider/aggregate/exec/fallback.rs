@@ -17,6 +17,7 @@ use futures::{Stream, TryStreamExt};
 
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
+use crate::provider::rules::single_stage::SINGLE_STAGE;
 
 /// Runs the plan that the operator replaced, and sorts the rows by `ordering`. The plan was
 /// captured before DataFusion enforced what its nodes require of their inputs, such as hash
@@ -32,6 +33,7 @@ pub(crate) fn execute(
         plan = Arc::new(SortExec::new(ordering, plan));
     }
     let config = context.session_config().options();
+    plan = SINGLE_STAGE.optimize(plan, config)?;
     plan = EnsureRequirements::new().optimize(plan, config)?;
     plan = SPILL_LONG_LIMITS.optimize(plan, config)?;
     plan = RESTART_BUILD_SIDES.optimize(plan, config)?;

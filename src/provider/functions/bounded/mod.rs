@@ -2,10 +2,11 @@
 //!
 //! `repeat('x', 2000000000)` allocates 2 GB without a reservation. The functions in this module
 //! wrap DataFusion's functions under their own names and check sizes first: no value may exceed
-//! `tet.max_value_bytes`, and the values of a batch are reserved in the session's memory while they
-//! are computed.
+//! `tet.max_value_bytes`, and the values of a large batch are reserved in the session's memory while
+//! they are computed.
 
 mod arguments;
+mod concatenation;
 mod sizes;
 
 use std::collections::HashMap;
@@ -25,9 +26,13 @@ use datafusion::logical_expr::{
 
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::functions::bounded::arguments::Argument;
+use crate::provider::functions::bounded::concatenation::Concatenation;
 use crate::provider::functions::bounded::sizes::Sizes;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::sql::budget::Limits;
+
+/// The size of a batch up to which values are not reserved, as those of other functions.
+const UNRESERVED_BYTES: usize = 1 << 20;
 
 /// The names of the bounded functions.
 const BOUNDED: [(&str, Growth); 13] = [
@@ -55,7 +60,7 @@ enum Growth {
     Pad,
     /// `replace(text, from, to)`.
     Replace,
-    /// `concat(text, ...)`.
+    /// `concat(text, ...)`, `text || text`.
     Concat,
     /// `concat_ws(separator, text, ...)`.
     ConcatSeparated,
@@ -90,6 +95,18 @@ pub fn bounded(
         })
     });
     found.collect()
+}
+
+/// The name of the function that [`concatenation`] returns.
+pub const CONCATENATION: &str = Concatenation::NAME;
+
+/// Returns the operator `||` of texts as a bounded function.
+pub fn concatenation(memory: &SessionMemory) -> ScalarUDF {
+    ScalarUDF::from(Bounded {
+        inner: Arc::new(Concatenation::new().into()),
+        growth: Growth::Concat,
+        memory: memory.clone(),
+    })
 }
 
 /// A function with bounded values.
@@ -142,7 +159,11 @@ impl ScalarUDFImpl for Bounded {
             );
         }
         let bytes = usize::try_from(total).unwrap_or(usize::MAX);
-        let _reserved = self.memory.reserve(self.name(), bytes)?;
+        let is_large = bytes > UNRESERVED_BYTES;
+        let _reserved = match is_large {
+            true => self.memory.reserve(self.name(), bytes)?,
+            false => None,
+        };
         self.inner.invoke_with_args(args)
     }
 

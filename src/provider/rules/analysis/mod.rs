@@ -1,10 +1,12 @@
-//! Rewrites of expressions before DataFusion resolves their types.
+//! Rewrites of expressions, most of them before DataFusion resolves their types.
 
+mod concatenations;
 mod durations;
 mod fixed_sizes;
 mod nearest;
 mod written_times;
 
+pub(crate) use concatenations::BoundedConcatenations;
 pub(crate) use durations::ComparedDurations;
 pub(crate) use fixed_sizes::FixedSizes;
 pub(crate) use nearest::ResolveNearest;

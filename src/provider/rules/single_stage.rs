@@ -1,0 +1,57 @@
+//! One stage for aggregates that keep all values.
+//!
+//! DataFusion aggregates the rows of each partition first, and merges their partial states in a
+//! second stage. The partial state of `median` or `array_agg` is as large as the rows, and the
+//! states that are on the way to the second stage are not reserved: queries take several times the
+//! memory limit. Rows take no more memory than such states, but are passed on batch by batch.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+
+use crate::provider::plans::below::below_exchange;
+use crate::provider::rules::operators::ReplaceOperators;
+
+/// The aggregate functions that keep all values of a group.
+const KEEPING: [&str; 4] = ["array_agg", "median", "percentile_cont", "string_agg"];
+
+/// Replaces the two stages of a grouped aggregation that keeps all values by a single stage over
+/// rows that are partitioned by their groups.
+pub(crate) const SINGLE_STAGE: ReplaceOperators = ReplaceOperators {
+    name: "SingleStageAggregates",
+    replacement: single_stage,
+};
+
+fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(last) = plan.downcast_ref::<AggregateExec>() else {
+        return Ok(None);
+    };
+    let is_last = matches!(
+        last.mode(),
+        AggregateMode::Final | AggregateMode::FinalPartitioned
+    );
+    let Some(first) = below_exchange(last.input()).downcast_ref::<AggregateExec>() else {
+        return Ok(None);
+    };
+    let is_first = *first.mode() == AggregateMode::Partial;
+    let groups = first.group_expr();
+    let is_grouped = groups.is_single() && !groups.expr().is_empty();
+    let keeps_values = first.aggr_expr().iter().any(|aggregate| {
+        KEEPING.contains(&aggregate.fun().name()) && aggregate.order_bys().is_empty()
+    });
+    if !is_last || !is_first || !is_grouped || !keeps_values {
+        return Ok(None);
+    }
+    let single = AggregateExec::try_new(
+        AggregateMode::SinglePartitioned,
+        groups.clone(),
+        first.aggr_expr().to_vec(),
+        first.filter_expr().to_vec(),
+        Arc::clone(first.input()),
+        first.input_schema(),
+    )?;
+    let single = single.with_limit_options(last.limit_options());
+    Ok(Some(Arc::new(single)))
+}
