@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::compute::and;
 use datafusion::common::Result;
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::CellFilter;
 use crate::provider::planning::pruning::with_subquery_values;
 use crate::provider::planning::value_set::ValueSet;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::CellFormat;
 
 /// The maximum number of ranges of a filter. For more ranges, evaluating the expression is faster.

@@ -19,7 +19,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::PlannedBlocks;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::{
     BlockGroups, BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind, PruningLabels,
 };

@@ -9,13 +9,14 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
 use crate::provider::planning::product_mask::ProductMask;
+use crate::provider::plans::conjunction::conjunction_opt;
 
 /// Classifies a filter over a table with these dimensions.
 ///
@@ -165,7 +166,9 @@ impl Pushdown {
         // Filters over the same columns rule out more chunks together. If one of them fails, the
         // others are evaluated alone.
         for filters in by_columns(inexact) {
-            let all = conjunction(filters.iter().map(Arc::clone));
+            let Some(all) = conjunction_opt(filters.iter().map(Arc::clone)) else {
+                continue;
+            };
             if !restrict(&all)? && filters.len() > 1 {
                 for filter in &filters {
                     restrict(filter)?;

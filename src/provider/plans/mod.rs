@@ -1,6 +1,7 @@
 //! Finds the arrays that DataFusion plans read, and has helpers that the operators of this crate share.
 
 pub(crate) mod below;
+pub(crate) mod conjunction;
 pub(crate) mod display;
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -2,6 +2,7 @@
 //! for aggregates and joins on chunks are elsewhere.
 
 pub(crate) mod analysis;
+pub(crate) mod conjunctions;
 pub mod filter_pushdown;
 pub(crate) mod list_slices;
 pub(crate) mod logic;

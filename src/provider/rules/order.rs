@@ -6,6 +6,8 @@
 //!              EqualZeros, NullAwareInSubqueries, CombinedInLists,
 //!              BoundedConcatenations                                    types are coerced
 //!
+//! logical      BalancedConjunctions    after push_down_filter
+//!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
 //!              join_selection
@@ -23,7 +25,7 @@
 
 use std::sync::Arc;
 
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 use crate::provider::aggregate::ArrayAggregates;
@@ -35,6 +37,7 @@ use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
 use crate::provider::rules::analysis::{
     ComparedDurations, FixedSizes, ResolveNearest, WrittenTimes,
 };
+use crate::provider::rules::conjunctions::BalancedConjunctions;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::list_slices::SLICE_LISTS;
 use crate::provider::rules::logic::{
@@ -49,6 +52,8 @@ use crate::provider::window::AxisWindows;
 
 /// DataFusion's rule that repartitions and sorts.
 const REQUIREMENTS: &str = "EnsureRequirements";
+/// DataFusion's rule that moves filters towards the tables.
+const PUSH_DOWN_FILTER: &str = "push_down_filter";
 /// DataFusion's rule that chooses the sides of joins.
 const JOIN_SELECTION: &str = "join_selection";
 
@@ -101,6 +106,18 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
     FilterPushdown::replace_in(rules);
 }
 
+/// Adds the optimizer rule that a session does not have yet. It follows the rule that makes long
+/// chains of AND.
+pub(crate) fn add_optimizer_rule(optimizer: &mut Optimizer) {
+    let rules = &mut optimizer.rules;
+    let index_of = |name: &str| rules.iter().position(|rule| rule.name() == name);
+    if let Some(index) = index_of(PUSH_DOWN_FILTER)
+        && index_of(BalancedConjunctions.name()).is_none()
+    {
+        rules.insert(index + 1, Arc::new(BalancedConjunctions));
+    }
+}
+
 /// Adds the analyzer rules that a session does not have yet.
 pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
     let rules = &mut analyzer.rules;
@@ -146,5 +163,10 @@ mod tests {
             .iter()
             .filter(|rule| rule.name().starts_with("FilterPushdown"));
         assert_eq!(names.count(), 2);
+        let mut optimizer = Optimizer::new();
+        let count = optimizer.rules.len();
+        add_optimizer_rule(&mut optimizer);
+        add_optimizer_rule(&mut optimizer);
+        assert_eq!(optimizer.rules.len(), count + 1);
     }
 }

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::{Result, plan_err};
-use datafusion::physical_expr::conjunction_opt;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::codec::{carried, carrier};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::PrunedCounts;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments, project};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockSource, SelectedBlocks};

@@ -26,8 +26,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
@@ -37,6 +37,7 @@ use crate::provider::planning::partitions;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{self, Pruned, PrunedCounts};
 use crate::provider::planning::pushdown::ClassifiedFilters;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{BlockSource, SelectedBlocks, SharedChunks};
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
 use crate::provider::planning::pruning;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
 
 /// The maximum number of blocks that are searched for the last rows of a scan.

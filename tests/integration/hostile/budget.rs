@@ -44,8 +44,7 @@ fn chain(count: usize, first: &str, next: impl Fn(usize) -> String) -> String {
     format!("WITH a0 AS ({first}){}", further.collect::<String>())
 }
 
-/// Runs on a thread with as much stack as the threads of the command: a long chain of AND needs
-/// stack for execution, not only for planning.
+/// Runs on a thread with as much stack as the threads of the command.
 #[test]
 fn long_or_and_and_chains_are_correct() {
     let answered = std::thread::Builder::new().stack_size(64 << 20).spawn(|| {
@@ -72,7 +71,7 @@ async fn long_chains() {
         terms.join(" OR ")
     );
     assert_eq!(rows(&ctx, &sql).await.unwrap(), "33 1617");
-    let ands: Vec<String> = (50..1_050).map(|n| format!("x <> {n}")).collect();
+    let ands: Vec<String> = (50..10_050).map(|n| format!("x <> {n}")).collect();
     let sql = format!(
         "SELECT count(*), max(x) FROM t WHERE {}",
         ands.join(" AND ")
@@ -121,7 +120,7 @@ async fn statements_over_the_budget_are_refused() {
     for (sql, setting) in [
         (format!("SELECT 1{}", "+1".repeat(70_000)), operators),
         (format!("SELECT true{}", " OR x".repeat(80_000)), operators),
-        (format!("SELECT true{}", " AND x".repeat(10_000)), operators),
+        (format!("SELECT true{}", " AND x".repeat(20_000)), operators),
         (format!("SELECT 1{}", " IS NULL".repeat(10_000)), operators),
         (
             format!("{union} SELECT count(*) FROM a39"),

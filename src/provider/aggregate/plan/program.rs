@@ -10,7 +10,7 @@ use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::reduce::{RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
@@ -23,6 +23,7 @@ use crate::provider::aggregate::plan::reductions::{
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::is_max;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::GridSelection;
 
 /// The program of an aggregation: one [`Output`] per aggregate, and everything the outputs are

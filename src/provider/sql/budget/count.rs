@@ -286,7 +286,7 @@ mod tests {
     use datafusion::common::DataFusionError;
     use datafusion::sql::sqlparser::dialect::GenericDialect;
 
-    /// Counts the tokens of a text with limits of 100 operators, 400 ANDs, 1600 ORs and 1000 nodes.
+    /// Counts the tokens of a text with limits of 100 operators, 800 ANDs, 1600 ORs and 1000 nodes.
     fn counted(sql: &str) -> Result<()> {
         let limits = Limits {
             expression_operators: 100,
@@ -350,10 +350,10 @@ mod tests {
         assert!(counted(&format!("SELECT ({sum}), ({sum}), f({sum}, {sum})")).is_ok());
         assert!(counted(&format!("SELECT ({sum}) + ({sum})")).is_err());
         assert!(counted(&format!("SELECT ({sum}) AND ({sum}) OR ({sum})")).is_ok());
-        let ands = vec!["x = 1"; 250].join(" AND ");
+        let ands = vec!["x = 1"; 450].join(" AND ");
         assert!(counted(&format!("SELECT {ands}, {ands}")).is_ok());
         let error = counted(&format!("SELECT {ands} AND {ands}")).unwrap_err();
-        assert!(error.to_string().contains("more than 400 ANDs"), "{error}");
+        assert!(error.to_string().contains("more than 800 ANDs"), "{error}");
         let ors = vec!["x = 1"; 900].join(" OR ");
         assert!(counted(&format!("SELECT ({ors}), ({ors})")).is_ok());
         let error = counted(&format!("SELECT ({ors}) AND ({ors})")).unwrap_err();

@@ -68,7 +68,7 @@ impl Limits {
             (
                 operators,
                 self.expression_operators,
-                "Operators of one expression; it may have four times as many ANDs, and sixteen times as many ORs",
+                "Operators of one expression; it may have eight times as many ANDs, and sixteen times as many ORs",
             ),
             (
                 nodes,

@@ -10,7 +10,7 @@
 //! | bytes | `tet.max_statement_bytes` | 64 MiB; 1 MiB for clients of the server | text |
 //! | nesting | `datafusion.sql_parser.recursion_limit` | 50 | tokens, parser |
 //! | operators of an expression | `tet.max_expression_operators` | 1,250 | tokens |
-//! | ANDs of an expression | [`ANDS_PER_OPERATOR`] times the same | 5,000 | tokens |
+//! | ANDs of an expression | [`ANDS_PER_OPERATOR`] times the same | 10,000 | tokens |
 //! | ORs of an expression | [`ORS_PER_OPERATOR`] times the same | 20,000 | tokens |
 //! | growth of a predicate | [`GROWTH_PER_OPERATOR`] times the same | 100,000 | plan |
 //! | nodes of the plan | `tet.max_plan_nodes` | 20,000 | tokens, parsed statement, plan |
@@ -22,9 +22,8 @@
 //! operation from everything below it. A chain of 1,250 takes a second, one of 4,000 thirteen.
 //!
 //! AND and OR do not count as operators, because long chains of them are balanced before planning.
-//! ANDs have a lower limit than ORs, because DataFusion splits a predicate at its ANDs, and chains
-//! the conjuncts that it cannot push down without balancing them. IN lists are limited only by the
-//! bytes of the statement.
+//! ANDs have a lower limit than ORs, because DataFusion splits a predicate at its ANDs, and treats
+//! every conjunct as a filter of its own. IN lists are limited only by the bytes of the statement.
 
 #[cfg(feature = "sql")]
 mod balance;
@@ -49,7 +48,7 @@ pub use limits::Limits;
 pub use plan::{check_bytes, check_plan, parse, with_stack};
 
 /// The number of ANDs an expression may have per allowed operator.
-pub const ANDS_PER_OPERATOR: usize = 4;
+pub const ANDS_PER_OPERATOR: usize = 8;
 
 /// The number of ORs an expression may have per allowed operator.
 pub const ORS_PER_OPERATOR: usize = 16;
