@@ -29,6 +29,18 @@ async fn a_query_is_stopped_at_the_time_limit() {
 }
 
 #[tokio::test]
+async fn planning_is_stopped_at_the_time_limit() {
+    let server = Server::start(&["--time-limit", "100ms"]);
+    let mut client = server.client().await;
+    // DataFusion plans such a sum in quadratic time, a second or more. The query itself reads a row.
+    let sum = vec!["value"; 1_200].join(" + ");
+    let started = Instant::now();
+    let (code, message) = failure(query(&mut client, &format!("SELECT {sum} FROM range(1)")).await);
+    assert_eq!(code, Code::DeadlineExceeded, "{message}");
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
 async fn stalled_clients_lose_their_query_slot() {
     let server = Server::start(&[
         "--time-limit",
