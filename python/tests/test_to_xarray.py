@@ -63,6 +63,45 @@ def test_dimensions_are_marked_or_named(cells):
     assert one["mean"].shape == (1,) and one["mean"].values[0] == 8.5
 
 
+def test_attributes_of_datasets(cells):
+    first = cells.to_dataset().assign_attrs(title="t", history=["a", "b"], version=3, limit=float("nan"))
+    session = tet_sql.connect()
+    session.register("a", first)
+    kept = session.sql("SELECT lat, avg(t) AS mean FROM a WHERE lat > 15 GROUP BY lat").to_xarray()
+    assert kept.attrs.keys() == first.attrs.keys()
+    assert kept.attrs["history"] == ["a", "b"] and kept.attrs["version"] == 3
+    xr.testing.assert_identical(session.sql("SELECT * FROM a").to_xarray(), first)
+    # Of several Datasets, the attributes in which they do not differ.
+    session.register("b", first.assign_attrs(version=4, source="model"))
+    joined = session.sql("SELECT a.*, b.t AS u FROM a JOIN b USING (time, lat, site)").to_xarray()
+    assert joined.attrs["title"] == "t" and "version" not in joined.attrs
+    assert cells.tet.sql("SELECT * FROM this").to_xarray().attrs == {}
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian"])
+def test_dates_of_other_calendars(calendar, tmp_path):
+    cftime = pytest.importorskip("cftime")
+    times = xr.date_range("2001-02-27T12:00:00", periods=6, freq="D", calendar=calendar, use_cftime=True)
+    given = xr.Dataset({"v": (("time", "x"), np.arange(12.0).reshape(6, 2))}, {"time": times, "x": [1, 2]})
+    session = tet_sql.connect()
+    session.register("t", given)
+    xr.testing.assert_identical(session.sql("SELECT * FROM t").to_xarray(), given)
+    late = session.sql("SELECT time, sum(v) AS v FROM t WHERE time >= '2001-03' GROUP BY time").to_xarray()
+    expected = given.v.sum("x").isel(time=[time.month == 3 for time in times])
+    xr.testing.assert_equal(late.v, expected)
+    assert isinstance(late.time.values[0], cftime.datetime) and late.time.values[0].calendar == calendar
+    # Text that is no date stays text.
+    months = session.sql("SELECT substr(time, 1, 7) AS time, max(v) AS v FROM t GROUP BY 1").to_xarray(dims=["time"])
+    assert months.time.values.tolist() == sorted({str(time)[:7] for time in times.strftime("%Y-%m")})
+    given.to_zarr(tmp_path / "t.zarr", zarr_format=2)
+    read = tet_sql.connect(tmp_path / "t.zarr").sql("SELECT time, x, value AS v FROM v").to_xarray()
+    if calendar == "noleap":
+        # These dates are timestamps too.
+        assert read.time.dtype.kind == "M"
+    else:
+        xr.testing.assert_equal(read, given)
+
+
 def test_a_million_groups_are_reshaped():
     array = np.random.default_rng(5).random((4, 1000, 1000), dtype="f4")
     session = tet_sql.connect()

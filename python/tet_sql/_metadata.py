@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._schema import OWN_PREFIX
@@ -18,6 +18,8 @@ INDEX = "tet:index"
 DIMS = "tet:dims"
 #: Marks a variable that is a coordinate.
 COORDINATE = "tet:coordinate"
+#: The attributes of the Dataset that a column is of, as JSON.
+ATTRIBUTES = "tet:attributes"
 
 
 def encoded(attributes: Mapping[Any, Any]) -> dict[str, str]:
@@ -46,3 +48,12 @@ def decoded(metadata: Mapping[str, str]) -> dict[str, Any]:
         for key, text in sorted(metadata.items())
         if not key.startswith(OWN_PREFIX)
     }
+
+
+def common_attributes(columns: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    """Returns the attributes of the Datasets that columns are of, without those in which the Datasets differ."""
+    texts = {metadata[ATTRIBUTES] for metadata in columns if ATTRIBUTES in metadata}
+    datasets = [decoded(json.loads(text)) for text in sorted(texts)]
+    # `repr` also compares NaN and lists.
+    values = {key: {repr(one[key]) for one in datasets if key in one} for one in datasets for key in one}
+    return {key: one[key] for one in datasets for key in one if len(values[key]) == 1}

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
+from ._calendars import CALENDAR, calendar_of
 from ._libraries import library
-from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, encoded
+from ._metadata import ATTRIBUTES, COORDINATE, DIMS, DTYPE, INDEX, encoded
 
 if TYPE_CHECKING:
     import numpy
@@ -97,18 +98,19 @@ def _register_dataset(session: Any, name: str, dataset: xarray.Dataset) -> None:
         if key not in dims and set(variable.dims) <= set(dims)
     }
     shape = tuple(dataset.sizes[dim] for dim in dims)
+    shared = {ATTRIBUTES: json.dumps(encoded(dataset.attrs), sort_keys=True)} if dataset.attrs else {}
     axes = []
     for dim in dims:
         if dim in dataset.coords:
             coordinate = dataset.coords[dim]
-            metadata = encoded(coordinate.attrs)
+            metadata = encoded(coordinate.attrs) | shared
             if coordinate.dtype.kind == "f" and coordinate.dtype.itemsize < 8:
                 metadata[DTYPE] = str(coordinate.dtype)
             axes.append(_in_memory(str(dim), metadata, coordinate.values))
         else:
-            axes.append(_in_memory(str(dim), {INDEX: ""}, np.arange(dataset.sizes[dim])))
+            axes.append(_in_memory(str(dim), {INDEX: ""} | shared, np.arange(dataset.sizes[dim])))
     columns = [
-        _column(str(key), variable.variable, {COORDINATE: ""} if key in coordinates else {}, dims, shape)
+        _column(str(key), variable.variable, ({COORDINATE: ""} if key in coordinates else {}) | shared, dims, shape)
         for key, variable in (coordinates | variables).items()
     ]
     session.register_grid(name, axes, columns, _chunks_of(variables, dims, shape))
@@ -166,6 +168,8 @@ def _in_memory(name: str, metadata: dict[str, str], array: numpy.ndarray) -> Any
     dtype = _supported(array.dtype)
     if dtype is not None:
         return _tet_sql.Variable(name, metadata, np.require(array, dtype, ["C", "A"]))
+    if calendar := calendar_of(array.reshape(-1).tolist()):
+        metadata = metadata | {CALENDAR: calendar}
     numbers: dict[str, int] = {}
     indices = np.empty(array.shape, dtype=np.int64)
     for cell, value in enumerate(array.reshape(-1).tolist()):

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
+from ._calendars import CALENDAR, dates
 from ._libraries import library
-from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, decoded
+from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, common_attributes, decoded
 from ._numpy import texts, values
 from ._schema import DIMENSION
 
@@ -36,7 +37,7 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
     rows = len(batches)
     layout = _Reshaped.of(axes, rows) or _Scattered(axes, rows)
     coords = {
-        axis.name: (axis.name, coordinates, decoded(axis.metadata))
+        axis.name: (axis.name, *_dated(coordinates, axis.metadata))
         for axis, coordinates in zip(axes, layout.coordinates)
         if not axis.is_index_of(coordinates)
     }
@@ -45,7 +46,7 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
         for name, column in columns.items()
         if name not in dims
     }
-    result = xarray.Dataset(variables, coords)
+    result = xarray.Dataset(variables, coords, common_attributes(column.metadata for column in columns.values()))
     return result.set_coords([name for name in variables if COORDINATE in columns[name].metadata])
 
 
@@ -183,5 +184,15 @@ def _collapsed(dims: Sequence[str], array: Any, metadata: dict[str, str]) -> tup
         if first.size and ((array == first) | ((array != array) & (first != first))).all():
             kept = [name for name in dims if name in own]
             collapsed = first.reshape([size for size, name in zip(array.shape, dims) if name in own])
-            return own, collapsed.transpose([kept.index(name) for name in own]), decoded(metadata)
-    return list(dims), np.asarray(array), decoded(metadata)
+            return own, *_dated(collapsed.transpose([kept.index(name) for name in own]), metadata)
+    return list(dims), *_dated(np.asarray(array), metadata)
+
+
+def _dated(array: Any, metadata: dict[str, str]) -> tuple[Any, dict[str, Any]]:
+    """Returns an array and its attributes. Dates as text become objects, which have a calendar themselves."""
+    attributes = decoded(metadata)
+    found = dates(array, metadata)
+    if found is None:
+        return array, attributes
+    del attributes[CALENDAR]
+    return found, attributes
