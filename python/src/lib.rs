@@ -7,6 +7,7 @@
 //!                    query      runs a plan, streams or collects its batches
 //!                    columns    hands columns to NumPy without copying
 //!                    grid       NumPy and xarray objects as arrays of a session
+//!                    extension  queries of the package `datafusion` in a session
 //!                    runtime    one tokio runtime per process; Ctrl-C
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod columns;
 mod errors;
+mod extension;
 mod grid;
 mod parameters;
 mod query;
@@ -32,6 +34,7 @@ fn _tet_sql(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<session::Session>()?;
     module.add_class::<query::Query>()?;
+    module.add_class::<extension::Extension>()?;
     module.add_class::<streams::Batches>()?;
     module.add_class::<columns::Column>()?;
     module.add_class::<grid::Variable>()?;

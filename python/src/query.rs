@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, plan_err};
 use datafusion::datasource::file_format::format_as_file_type;
+use datafusion::datasource::{ViewTable, source_as_provider};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::{ExecutionPlan, collect_partitioned, displayable, execute_stream};
 use datafusion::prelude::SessionContext;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
+use crate::extension::table_capsule;
 use crate::runtime::{Workers, wait};
 use crate::streams::{Batches, QueryReader, export, schema_capsule};
 
@@ -99,6 +102,15 @@ impl Query {
         schema_capsule(py, &plan.schema())
     }
 
+    /// Exports the query as a table of a context of the package `datafusion`.
+    fn __datafusion_table_provider__<'py>(
+        &self,
+        py: Python<'py>,
+        session: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        table_capsule(py, table(&self.plan), &self.context, session)
+    }
+
     /// Runs the query, or the first rows of it.
     #[pyo3(signature = (limit = None))]
     fn collect(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<Batches> {
@@ -171,6 +183,17 @@ impl Query {
             Ok(count.unwrap_or_default())
         })
     }
+}
+
+/// Returns the table that a plan reads as a whole, or else a view of the plan.
+fn table(plan: &LogicalPlan) -> Arc<dyn TableProvider> {
+    if let LogicalPlan::TableScan(scan) = plan {
+        let is_whole = scan.projection.is_none() && scan.filters.is_empty() && scan.fetch.is_none();
+        if let (true, Ok(table)) = (is_whole, source_as_provider(&scan.source)) {
+            return table;
+        }
+    }
+    Arc::new(ViewTable::new(plan.clone(), None))
 }
 
 /// Returns the plan that writes the result of a plan to a file.

@@ -6,10 +6,11 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinSet;
 
 use crate::errors::{Error, ForkError, exception};
 
@@ -94,6 +95,30 @@ impl Workers {
         current.take_if(|workers| Arc::ptr_eq(&workers.0, &self.0));
     }
 
+    /// Returns the handle for starting work on the threads.
+    pub fn handle(&self) -> Result<Handle> {
+        match &self.0.runtime {
+            Some(runtime) => Ok(runtime.handle().clone()),
+            None => internal_err!("the worker threads have ended"),
+        }
+    }
+
+    /// Runs work for a thread that is not one of the workers. Dropping the future cancels the work.
+    ///
+    /// # Errors
+    /// Returns the error of the work, or an error if the work panics.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(work, &self.handle()?);
+        match tasks.join_next().await {
+            Some(Ok(result)) => result,
+            Some(Err(_)) | None => Err(aborted()),
+        }
+    }
+
     /// Runs work and waits for its result. Other Python threads run in the meantime.
     ///
     /// # Errors
@@ -105,12 +130,9 @@ impl Workers {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> PyResult<T> {
         self.check_process()?;
-        let aborted = || DataFusionError::Internal("the query was aborted by a panic".to_owned());
-        let Some(runtime) = &self.0.runtime else {
-            return Err(exception(&aborted()));
-        };
+        let handle = self.handle().map_err(|error| exception(&error))?;
         let (sender, receiver) = sync_channel(1);
-        let task = runtime.spawn(async move {
+        let task = handle.spawn(async move {
             // The receiver is gone if the wait was interrupted.
             let _ = sender.send(work.await);
         });
@@ -133,6 +155,11 @@ impl Workers {
             }
         }
     }
+}
+
+/// Returns the error of work that panicked.
+fn aborted() -> DataFusionError {
+    DataFusionError::Internal("the query was aborted by a panic".to_owned())
 }
 
 /// Runs work on the current workers and waits for its result.

@@ -30,6 +30,13 @@ pub struct Session {
     warnings: Vec<String>,
 }
 
+impl Session {
+    /// Returns the context of the session.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+}
+
 #[pymethods]
 impl Session {
     /// Opens files in a new session.
@@ -95,6 +102,16 @@ impl Session {
             Ok(result.logical_plan().clone())
         })?;
         Ok(Query::new(self.context.clone(), plan))
+    }
+
+    /// Returns a query for all rows of a table, whose name is written as in SQL.
+    fn table(&self, py: Python<'_>, name: String) -> PyResult<Query> {
+        let context = self.context.clone();
+        let table = wait(py, async move { context.table(name).await })?;
+        Ok(Query::new(
+            self.context.clone(),
+            table.logical_plan().clone(),
+        ))
     }
 
     /// The names of the tables: of the default schema first, then of the others as `schema.table`.

@@ -21,11 +21,13 @@ from ._tet_sql import (
     __version__,
 )
 from ._accessor import install as _install
+from ._extension import DataFusionExtension, datafusion_extension
 from ._relation import Relation
 from ._schema import Field, Schema
 from ._session import Session, connect
 
 __all__ = [
+    "DataFusionExtension",
     "Error",
     "ExecutionError",
     "Field",
@@ -39,6 +41,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "connect",
+    "datafusion_extension",
 ]
 
 _install()

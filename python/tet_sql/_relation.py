@@ -60,6 +60,10 @@ class Relation:
         """The schema of the result, without running the query."""
         return self._query.__arrow_c_schema__()
 
+    def __datafusion_table_provider__(self, session: object) -> object:
+        """The result as a table for ``register_table`` of the package ``datafusion``."""
+        return self._query.__datafusion_table_provider__(session)
+
     def arrow(self) -> pyarrow.Table:
         """The result as a ``pyarrow.Table``."""
         return library("pyarrow", "Relation.arrow()").table(self._query.collect())

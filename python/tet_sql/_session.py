@@ -91,6 +91,14 @@ class Session:
             params = list(params)
         return Relation(self._session.sql(query, params))
 
+    def table(self, name: str) -> Relation:
+        """All rows of a table, whose name is written as in SQL.
+
+        >>> connect().table("information_schema.schemata").columns[0]
+        'catalog_name'
+        """
+        return Relation(self._session.table(name))
+
     def tables(self) -> list[str]:
         """The names of the tables: of the first file, then of the others as ``schema.table``."""
         return self._session.tables()

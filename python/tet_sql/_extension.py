@@ -1,0 +1,41 @@
+"""Queries of the package ``datafusion`` over the tables of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import _tet_sql
+from ._libraries import library
+from ._session import Session
+
+if TYPE_CHECKING:
+    import datafusion
+
+
+class DataFusionExtension(_tet_sql.Extension):
+    """An extension for contexts of the package ``datafusion``. Create it with :func:`datafusion_extension`."""
+
+    def __datafusion_session_components__(
+        self, ctx: datafusion.SessionContext
+    ) -> datafusion.SessionExtensionComponents:
+        """The codecs, with which the context passes plans and tables to the session."""
+        components = library("datafusion", "datafusion_extension()").SessionExtensionComponents
+        return components(logical_extension_codecs=(self,), physical_extension_codecs=(self,))
+
+
+def datafusion_extension(session: Session | None = None) -> DataFusionExtension:
+    """An extension with which the package ``datafusion`` plans and runs queries in a session.
+
+    Queries have the settings, the memory limit and the threads of the session, and the tables of the context.
+    ``Session.table`` and ``Session.sql`` return tables for ``register_table``. The extension is also the factory of
+    tables for each of its ``formats``.
+
+    >>> import datafusion, numpy, tet_sql
+    >>> session = tet_sql.connect()
+    >>> session.register("t", numpy.arange(6.0).reshape(2, 3), dims=["y", "x"])
+    >>> ctx = datafusion.SessionContext().with_extensions(tet_sql.datafusion_extension(session))
+    >>> ctx.register_table("t", session.table("t"))
+    >>> ctx.sql("SELECT y, sum(value) AS total FROM t GROUP BY y ORDER BY y").to_pydict()
+    {'y': [0, 1], 'total': [3.0, 12.0]}
+    """
+    return DataFusionExtension((Session() if session is None else session)._session)
