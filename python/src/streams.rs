@@ -7,16 +7,17 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use tokio::task::spawn_blocking;
 
 use crate::columns::Column;
 use crate::errors::{ExecutionError, exception};
-use crate::runtime::Workers;
+use crate::runtime::{Workers, wait};
 use crate::text;
 
 /// The name of a capsule with a stream.
@@ -179,7 +180,8 @@ pub fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'
 /// Reads all batches of an object that exports a stream.
 ///
 /// # Errors
-/// Returns an error if the object exports no stream, or the stream fails.
+/// Returns an error if the object exports no stream, if the stream fails, or if a signal handler raises an
+/// exception. A stream that blocks is then left to its thread.
 pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
@@ -193,9 +195,13 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
     let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer.as_ptr().cast()) };
     let mut reader = reader.map_err(|error| exception(&error.into()))?;
     let schema = reader.schema();
-    // The producer may need the GIL on a thread of its own.
-    let batches = object
-        .py()
-        .detach(|| reader.by_ref().collect::<Result<Vec<_>, _>>());
-    Ok((schema, batches.map_err(|error| exception(&error.into()))?))
+    // On a thread of its own: the stream may block, and may need the GIL.
+    let batches = wait(object.py(), async move {
+        let read = spawn_blocking(move || reader.by_ref().collect::<Result<Vec<_>, _>>());
+        let batches = read
+            .await
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(batches?)
+    })?;
+    Ok((schema, batches))
 }

@@ -55,6 +55,36 @@ def test_ctrl_c_stops_a_query():
     assert after == "1"
 
 
+BLOCKED = """
+import os, signal, threading, time
+import pyarrow as pa
+import tet_sql
+session = tet_sql.connect()
+schema = pa.schema([("a", pa.int64())])
+def batches():
+    yield pa.record_batch([[1]], schema)
+    time.sleep(30)
+sent = []
+def interrupt():
+    time.sleep(0.5)
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    session.register("t", pa.RecordBatchReader.from_batches(schema, batches()))
+except KeyboardInterrupt:
+    print(round((time.monotonic() - sent[0]) * 1000))
+print(session.sql("SELECT 1 AS one").numpy()["one"][0])
+os._exit(0)
+"""
+
+
+def test_ctrl_c_stops_a_reader_that_blocks():
+    found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60)
+    took, after = found.stdout.splitlines()
+    assert int(took) < 200 and after == "1" and found.stderr == ""
+
+
 def test_dropping_a_stream_cancels_the_query():
     session = tet_sql.connect(threads=1)
     reader = pa.RecordBatchReader.from_stream(session.sql("SELECT * FROM generate_series(1, 100000000000)"))
