@@ -33,6 +33,10 @@ pub struct Query {
 struct Executed(Mutex<Option<Arc<dyn ExecutionPlan>>>);
 
 impl Executed {
+    fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn set(&self, plan: &Arc<dyn ExecutionPlan>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
     }
@@ -63,15 +67,26 @@ impl Query {
         })
     }
 
-    /// Runs a plan, and returns its batches in the order of its partitions.
-    fn run(&self, py: Python<'_>, plan: LogicalPlan) -> PyResult<Batches> {
+    /// Runs a plan, and returns its batches in the order of its partitions. `progress` is called every
+    /// 100 ms.
+    fn run(
+        &self,
+        py: Python<'_>,
+        plan: LogicalPlan,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Batches> {
         let (context, executed) = (self.context.clone(), Arc::clone(&self.executed));
-        wait(py, async move {
+        executed.clear();
+        let running = async move {
             let plan = context.state().create_physical_plan(&plan).await?;
             executed.set(&plan);
             let schema = plan.schema();
             let partitions = collect_partitioned(plan, context.task_ctx()).await?;
             Ok(Batches::new(schema, partitions.concat()))
+        };
+        Workers::current()?.wait_with(py, running, |_| match &progress {
+            Some(progress) => progress.call0().map(|_| ()),
+            None => Ok(()),
         })
     }
 }
@@ -111,9 +126,14 @@ impl Query {
         table_capsule(py, table(&self.plan), &self.context, session)
     }
 
-    /// Runs the query, or the first rows of it.
-    #[pyo3(signature = (limit = None))]
-    fn collect(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<Batches> {
+    /// Runs the query, or the first rows of it. `progress` is called every 100 ms.
+    #[pyo3(signature = (limit = None, progress = None))]
+    fn collect(
+        &self,
+        py: Python<'_>,
+        limit: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Batches> {
         let plan = match limit {
             None => self.plan.clone(),
             Some(_) => {
@@ -122,7 +142,7 @@ impl Query {
                 limited.map_err(|error| crate::errors::exception(&error))?
             }
         };
-        self.run(py, plan)
+        self.run(py, plan, progress)
     }
 
     /// The name, the type and the attributes of each column, without running the query.
@@ -164,24 +184,24 @@ impl Query {
         Ok(operators)
     }
 
-    /// Writes the result to a file, in the format of its extension.
+    /// Writes the result to a file, in the format of its extension. `progress` is called every 100 ms.
+    #[pyo3(signature = (path, options, progress = None))]
     fn write(
         &self,
         py: Python<'_>,
         path: PathBuf,
         options: HashMap<String, String>,
+        progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let (context, plan) = (self.context.clone(), self.plan.clone());
-        wait(py, async move {
-            let plan = copy(&context, plan, &path, options)?;
-            let rows = context.execute_logical_plan(plan).await?.collect().await?;
-            let count = rows.first().and_then(|rows| {
-                let counts = rows.columns().first()?;
-                let counts = counts.as_primitive_opt::<arrow::datatypes::UInt64Type>()?;
-                (!counts.is_empty()).then(|| counts.value(0))
-            });
-            Ok(count.unwrap_or_default())
-        })
+        let plan = copy(&self.context, self.plan.clone(), &path, options);
+        let plan = plan.map_err(|error| crate::errors::exception(&error))?;
+        let rows = self.run(py, plan, progress)?;
+        let count = rows.batches().first().and_then(|rows| {
+            let counts = rows.columns().first()?;
+            let counts = counts.as_primitive_opt::<arrow::datatypes::UInt64Type>()?;
+            (!counts.is_empty()).then(|| counts.value(0))
+        });
+        Ok(count.unwrap_or_default())
     }
 }
 

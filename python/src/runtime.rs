@@ -129,6 +129,17 @@ impl Workers {
         py: Python<'_>,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> PyResult<T> {
+        self.wait_with(py, work, |_| Ok(()))
+    }
+
+    /// Runs work like [`wait`](Self::wait), and calls `tick` every 100 ms. An exception of `tick` cancels
+    /// the work.
+    pub fn wait_with<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
+    ) -> PyResult<T> {
         self.check_process()?;
         let handle = self.handle().map_err(|error| exception(&error))?;
         let (sender, receiver) = sync_channel(1);
@@ -145,7 +156,7 @@ impl Workers {
             match received {
                 Ok(result) => return result.map_err(|error| exception(&error)),
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(interrupt) = py.check_signals() {
+                    if let Err(interrupt) = py.check_signals().and_then(|()| tick(py)) {
                         task.abort();
                         self.abandon();
                         return Err(interrupt);

@@ -36,6 +36,11 @@ impl Batches {
     pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         Self { schema, batches }
     }
+
+    /// Returns the batches.
+    pub fn batches(&self) -> &[RecordBatch] {
+        &self.batches
+    }
 }
 
 #[pymethods]

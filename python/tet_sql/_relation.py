@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._chart import Chart
 from ._libraries import library
 from ._numpy import values
+from ._progress import Progress, display
 from ._schema import Schema
 from ._to_xarray import dataset
 
@@ -39,8 +40,21 @@ class Relation:
     +---+--------+
     """
 
-    def __init__(self, query: Any) -> None:
+    def __init__(self, query: Any, progress: bool = True) -> None:
         self._query = query
+        self._progress = progress
+
+    def _collect(self, rows: int | None = None) -> Any:
+        """Runs the query, or the first rows of it, and shows its progress."""
+        return self._shown(lambda progress: self._query.collect(rows, progress))
+
+    def _shown(self, run: Callable[[Progress | None], Any]) -> Any:
+        """Runs an execution and shows its progress."""
+        shows = display() if self._progress else None
+        if shows is None:
+            return run(None)
+        with Progress(self._query.metrics, shows) as progress:
+            return run(progress)
 
     @property
     def schema(self) -> Schema:
@@ -66,7 +80,7 @@ class Relation:
 
     def arrow(self) -> pyarrow.Table:
         """The result as a ``pyarrow.Table``."""
-        return library("pyarrow", "Relation.arrow()").table(self._query.collect())
+        return library("pyarrow", "Relation.arrow()").table(self._collect())
 
     def df(self) -> pandas.DataFrame:
         """The result as a pandas ``DataFrame``."""
@@ -75,14 +89,14 @@ class Relation:
 
     def pl(self) -> polars.DataFrame:
         """The result as a Polars ``DataFrame``."""
-        return library("polars", "Relation.pl()").DataFrame(self._query.collect())
+        return library("polars", "Relation.pl()").DataFrame(self._collect())
 
     def numpy(self) -> dict[str, numpy.ndarray]:
         """The columns of the result as NumPy arrays, by name.
 
         Nulls are NaN or NaT. Integers with nulls become ``float64``; texts, and booleans with nulls, become objects.
         """
-        batches = self._query.collect()
+        batches = self._collect()
         return {column.name: values(column, batches) for column in batches.columns()}
 
     def to_xarray(self, dims: Sequence[str] | None = None) -> xarray.Dataset:
@@ -92,7 +106,7 @@ class Relation:
         columns. Rows in the order of the dimensions are reshaped; others are put in their places, and cells without a
         row are missing.
         """
-        return dataset(self._query.collect(), dims)
+        return dataset(self._collect(), dims)
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> int:
         """Writes the result to a file, and returns the number of rows.
@@ -100,18 +114,19 @@ class Relation:
         The extension selects the format: ``.tet``, ``.zarr``, ``.parquet``, ``.csv``, ``.json`` or ``.arrow``.
         ``options`` are those of ``COPY``, such as ``dims="time,lat,lon"``.
         """
-        return self._query.write(os.fspath(path), {name: str(value) for name, value in options.items()})
+        texts = {name: str(value) for name, value in options.items()}
+        return self._shown(lambda progress: self._query.write(os.fspath(path), texts, progress))
 
     def show(self, rows: int = SHOWN_ROWS) -> None:
         """Prints the first rows."""
-        print(self._query.collect(rows).table(rows))
+        print(self._collect(rows).table(rows))
 
     def plot(self, kind: str | None = None) -> Chart:
         """A chart of the result: ``lines``, ``map``, ``scatter``, ``hist``, ``bars``, or what suits its columns.
 
         Notebooks show the chart, ``print`` draws it in a terminal, and ``save`` writes it to a file.
         """
-        return Chart(self._query.collect(), kind)
+        return Chart(self._collect(), kind)
 
     def explain(self, *, analyze: bool = False, verbose: bool = False) -> str:
         """The plan of the query. ``analyze`` runs the query and adds what was read."""
@@ -128,7 +143,7 @@ class Relation:
         return f"<tet_sql.Relation>\n{self.schema!r}"
 
     def _repr_html_(self) -> str:
-        batches = self._query.collect(SHOWN_ROWS + 1)
+        batches = self._collect(SHOWN_ROWS + 1)
         escaped = lambda text: html.escape("" if text is None else text)
         head = "".join(f"<th>{escaped(name)}</th>" for name in self.columns)
         body = "".join(

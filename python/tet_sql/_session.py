@@ -21,6 +21,7 @@ def connect(
     threads: int | None = None,
     memory_limit: int | str | None = None,
     settings: Mapping[str, Any] | None = None,
+    progress: bool = True,
     **options: Any,
 ) -> Session:
     """Opens files in a new session.
@@ -40,6 +41,9 @@ def connect(
         The memory for queries, in bytes or as text such as ``"2G"``. By default, the memory budget of the first file.
     settings
         Settings by name, as in ``SET``: ``{"tet.nan_as_null": False, "datafusion.execution.batch_size": 65536}``.
+    progress
+        Whether queries that take longer than a second show their progress: on standard error if it is a terminal,
+        and in notebooks.
     options
         Options for opening files: ``dims``, ``text_labels``, ``decode_times``, ``decode_coords``, ``unpack``,
         ``nan_as_null``, ``fill_as_null``, ``zone_maps``, ``access``, ``ignore_footer`` and ``key_file``.
@@ -51,7 +55,7 @@ def connect(
     array([2])
     """
     return Session(
-        *files, threads=threads, memory_limit=memory_limit, settings=settings, **options
+        *files, threads=threads, memory_limit=memory_limit, settings=settings, progress=progress, **options
     )
 
 
@@ -64,8 +68,10 @@ class Session:
         threads: int | None = None,
         memory_limit: int | str | None = None,
         settings: Mapping[str, Any] | None = None,
+        progress: bool = True,
         **options: Any,
     ) -> None:
+        self._progress = progress
         self._session = _tet_sql.Session(
             [os.fspath(file) for file in files],
             threads,
@@ -89,7 +95,7 @@ class Session:
         """
         if params is not None and not isinstance(params, Mapping):
             params = list(params)
-        return Relation(self._session.sql(query, params))
+        return Relation(self._session.sql(query, params), self._progress)
 
     def table(self, name: str) -> Relation:
         """All rows of a table, whose name is written as in SQL.
@@ -97,7 +103,7 @@ class Session:
         >>> connect().table("information_schema.schemata").columns[0]
         'catalog_name'
         """
-        return Relation(self._session.table(name))
+        return Relation(self._session.table(name), self._progress)
 
     def tables(self) -> list[str]:
         """The names of the tables: of the first file, then of the others as ``schema.table``."""
