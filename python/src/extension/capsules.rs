@@ -37,7 +37,7 @@ pub fn table_capsule<'py>(
     PyCapsule::new_with_value(py, table, TABLE)
 }
 
-/// Returns what creates the task contexts of a context of the package `datafusion`.
+/// Returns the provider of task contexts of a context of the package `datafusion`.
 pub(super) fn task_contexts(session: &Bound<'_, PyAny>) -> PyResult<FFI_TaskContextProvider> {
     let capsule = capsule(session, "__datafusion_task_context_provider__")?;
     let pointer = capsule.pointer_checked(Some(TASK_CONTEXTS))?;

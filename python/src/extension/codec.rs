@@ -122,7 +122,7 @@ impl LogicalExtensionCodec for HandleCodec {
 
     fn try_decode_udf(&self, name: &str, message: &[u8]) -> Result<Arc<ScalarUDF>> {
         check_function(name, message)?;
-        self.context.state().udf(name)
+        self.context.udf(name)
     }
 
     fn try_encode_udaf(&self, function: &AggregateUDF, message: &mut Vec<u8>) -> Result<()> {
@@ -132,7 +132,7 @@ impl LogicalExtensionCodec for HandleCodec {
 
     fn try_decode_udaf(&self, name: &str, message: &[u8]) -> Result<Arc<AggregateUDF>> {
         check_function(name, message)?;
-        self.context.state().udaf(name)
+        self.context.udaf(name)
     }
 
     fn try_encode_udwf(&self, function: &WindowUDF, message: &mut Vec<u8>) -> Result<()> {
@@ -142,7 +142,7 @@ impl LogicalExtensionCodec for HandleCodec {
 
     fn try_decode_udwf(&self, name: &str, message: &[u8]) -> Result<Arc<WindowUDF>> {
         check_function(name, message)?;
-        self.context.state().udwf(name)
+        self.context.udwf(name)
     }
 }
 
