@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import tet_sql
+from tet_sql._progress import Progress, _Terminal, display
 
 
 class Terminal(io.StringIO):
@@ -23,7 +24,15 @@ def installed(monkeypatch) -> Terminal:
     """Replaces standard error by a terminal. Called by each test, since pytest replaces standard error after fixtures."""
     fake = Terminal()
     monkeypatch.setattr(sys, "stderr", fake)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
     return fake
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
 
 
 def slow(delay: float, progress: bool = True, fails: bool = False) -> tet_sql.Relation:
@@ -85,6 +94,68 @@ def test_an_error_erases_the_line(monkeypatch):
     with pytest.raises(OSError, match="the disk is gone"):
         slow(0.1, fails=True).arrow()
     assert "of 16 chunks" in terminal.getvalue() and terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_the_line_fits_the_terminal(monkeypatch):
+    terminal = installed(monkeypatch)
+    for columns in (100, 60, 20):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _Terminal().show(0.5, "1,234 of 5,678 chunks, 100.0 MiB/s, 99 s left")
+    wide, middle, narrow = [line.removesuffix("\x1b[K") for line in terminal.getvalue().split("\r")[1:]]
+    assert wide.startswith("━" * 15 + " ") and wide.endswith("s left")
+    # The bar shrinks before the text is cut.
+    assert len(middle) == 59 and middle.startswith("━") and middle.endswith("s left")
+    assert len(narrow) == 19 and "1,234 of 5,678" in narrow
+
+
+def test_a_terminal_without_escape_sequences_gets_no_progress(monkeypatch):
+    installed(monkeypatch)
+    assert isinstance(display(), _Terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    assert display() is None
+
+
+@pytest.mark.parametrize("stream", [None, object(), types.SimpleNamespace(write=print), closed()])
+def test_an_unusual_standard_error_gets_no_progress(monkeypatch, stream):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    # A module that is not IPython itself.
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    assert display() is None
+    assert tet_sql.connect().sql("SELECT 1 AS one").numpy()["one"][0] == 1
+
+
+def test_a_terminal_that_fails_does_not_cancel_the_query(monkeypatch):
+    class Broken(Terminal):
+        writes = 0
+
+        def write(self, text: str) -> int:
+            self.writes += 1
+            # The first line is shown. The terminal is closed afterwards.
+            if self.writes > working:
+                raise OSError("Input/output error")
+            return super().write(text)
+
+    for working in (0, 1):
+        broken = Broken()
+        installed(monkeypatch)
+        monkeypatch.setattr(sys, "stderr", broken)
+        assert slow(0.1).numpy()["total"][0] == 16
+        # The display is not used again.
+        assert broken.writes == working + 1
+
+
+def test_an_error_while_the_display_is_removed_is_ignored():
+    class Display:
+        def show(self, fraction: float, text: str) -> None:
+            pass
+
+        def clear(self) -> None:
+            raise OSError("Input/output error")
+
+    with Progress(lambda: [], Display()) as progress:
+        progress._started -= 2
+        progress()
 
 
 def test_a_notebook_updates_one_display(monkeypatch):

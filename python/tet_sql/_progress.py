@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +14,7 @@ from typing import Any
 
 #: The time in seconds after which progress is shown.
 PATIENCE = 1.0
-#: The number of characters of the bar in a terminal.
+#: The number of characters of the bar in a terminal that is wide enough.
 BAR_WIDTH = 30
 
 
@@ -19,7 +22,7 @@ BAR_WIDTH = 30
 class Reading:
     """The chunks that the scans of a query have read."""
 
-    #: The chunks that the selections and zone maps left to be read.
+    #: The chunks that are not pruned by selections or zone maps.
     wanted: int = 0
     #: The wanted chunks that were read or turned out not to be needed.
     done: int = 0
@@ -56,39 +59,49 @@ class Reading:
 
 
 class Progress:
-    """Shows the progress of one execution from its second second on, and removes it at the end.
+    """Shows the progress of one execution after one second, and removes the display at the end.
 
-    Calling the object updates the display.
+    Calling the object updates the display. A display that fails is not used again.
     """
 
     def __init__(self, metrics: Callable[[], Iterable[Mapping[str, Any]]], display: Any) -> None:
         self._metrics = metrics
-        self._display = display
+        self._display: Any | None = display
         self._started = time.monotonic()
         self._is_shown = False
 
     def __call__(self) -> None:
         seconds = time.monotonic() - self._started
-        if seconds >= PATIENCE:
-            self._is_shown = True
-            reading = Reading.of(self._metrics())
+        if self._display is None or seconds < PATIENCE:
+            return
+        self._is_shown = True
+        reading = Reading.of(self._metrics())
+        try:
             self._display.show(reading.fraction, reading.text(seconds))
+        except Exception:
+            # An error here would cancel the query, whose rows do not need the display.
+            self._display = None
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self._is_shown:
-            self._display.clear()
+        if self._display is not None and self._is_shown:
+            with contextlib.suppress(Exception):
+                self._display.clear()
 
 
 class _Terminal:
     """The last line of standard error."""
 
     def show(self, fraction: float, text: str) -> None:
-        full = round(fraction * BAR_WIDTH)
-        # Erases the rest of a longer line.
-        print(f"\r{'━' * full}{' ' * (BAR_WIDTH - full)} {text}\x1b[K", end="", file=sys.stderr, flush=True)
+        # A line of the full width would wrap in some terminals, and `\r` would not return to its start.
+        room = shutil.get_terminal_size().columns - 1
+        width = max(0, min(BAR_WIDTH, room - 1 - len(text)))
+        full = round(fraction * width)
+        line = f"{'━' * full}{' ' * (width - full)} {text}"[:room]
+        # The escape sequence erases the rest of a longer line.
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -116,13 +129,22 @@ class _Notebook:
 
 
 def display() -> Any | None:
-    """Returns what shows progress here: a notebook, or standard error if it is a terminal."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
+    """Returns the display for progress, or `None`."""
+    # The module may be incomplete while it is imported, or a replacement without a shell.
+    get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = None if get_shell is None else get_shell()
     # The shell of a kernel, which IPython in a terminal does not have.
-    if shell is not None and getattr(shell, "kernel", None) is not None:
+    if getattr(shell, "kernel", None) is not None:
         return _Notebook()
-    # A process without a console has no standard error.
-    if sys.stderr is not None and sys.stderr.isatty():
-        return _Terminal()
-    return None
+    return _Terminal() if _is_terminal(sys.stderr) else None
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Returns `True` if a stream is a terminal that understands escape sequences."""
+    if os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return bool(stream.isatty())
+    except Exception:
+        # There may be no stream, as in a process without a console, a closed one, or one that can only be written to.
+        return False
