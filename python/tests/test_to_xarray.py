@@ -90,6 +90,9 @@ def test_dates_of_other_calendars(calendar, tmp_path):
     expected = given.v.sum("x").isel(time=[time.month == 3 for time in times])
     xr.testing.assert_equal(late.v, expected)
     assert isinstance(late.time.values[0], cftime.datetime) and late.time.values[0].calendar == calendar
+    # xarray selects months only among objects of the class of the calendar.
+    assert type(late.time.values[0]) is type(times[0])
+    xr.testing.assert_equal(late.v.sel(time="2001-03"), expected)
     # Text that is no date stays text.
     months = session.sql("SELECT substr(time, 1, 7) AS time, max(v) AS v FROM t GROUP BY 1").to_xarray(dims=["time"])
     assert months.time.values.tolist() == sorted({str(time)[:7] for time in times.strftime("%Y-%m")})
@@ -100,6 +103,31 @@ def test_dates_of_other_calendars(calendar, tmp_path):
         assert read.time.dtype.kind == "M"
     else:
         xr.testing.assert_equal(read, given)
+        assert read.sel(time="2001-03").sizes["time"] == expected.sizes["time"]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_dates_of_other_calendars(missing):
+    cftime = pytest.importorskip("cftime")
+    first, last = cftime.Datetime360Day(2001, 2, 30), cftime.Datetime360Day(2001, 3, 1, 12)
+    dated = np.array([first, missing, last], dtype=object)
+    # An attribute of the same name that is not text.
+    given = xr.Dataset({"v": ("x", np.arange(3.0)), "seen": ("x", dated, {"calendar": 7})}, {"x": [1, 2, 3]})
+    found = given.tet.sql("SELECT * FROM this").to_xarray().seen
+    assert found.values.tolist() == [first, None, last] and found.attrs == {"calendar": 7}
+    assert type(found.values[0]) is cftime.Datetime360Day
+
+
+def test_texts_with_an_attribute_calendar_stay_texts():
+    pytest.importorskip("cftime")
+    texts = np.array(["2001-02-27", "2001-02-28"], dtype=object)
+    given = xr.Dataset({"v": ("x", [1.0, 2.0]), "day": ("x", texts, {"calendar": "360_day"})}, {"x": [1, 2]})
+    xr.testing.assert_identical(given.tet.sql("SELECT * FROM this").to_xarray(), given)
+    # Neither a name of a calendar, nor dates of one.
+    for texts, calendar in ((["2001-02-27", "2001-02-28"], "moon"), (["2001-02-31", "2001-03-01"], "360_day")):
+        along = xr.DataArray([1.0, 2.0], {"day": ("day", texts, {"calendar": calendar})}, name="v").to_dataset()
+        found = along.tet.sql("SELECT * FROM this").to_xarray().day
+        assert found.values.tolist() == texts and found.attrs == {"calendar": calendar}
 
 
 def test_a_million_groups_are_reshaped():

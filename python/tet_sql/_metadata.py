@@ -16,9 +16,11 @@ DTYPE = "tet:dtype"
 INDEX = "tet:index"
 #: The dimensions of a variable that is repeated along further dimensions, as JSON.
 DIMS = "tet:dims"
+#: Marks a column of `cftime` dates and names their calendar.
+CALENDAR_MARK = "tet:calendar"
 #: Marks a variable that is a coordinate.
 COORDINATE = "tet:coordinate"
-#: The attributes of the Dataset that a column is of, as JSON.
+#: The attributes of a column's Dataset, as JSON.
 ATTRIBUTES = "tet:attributes"
 
 
@@ -51,7 +53,7 @@ def decoded(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def common_attributes(columns: Iterable[Mapping[str, str]]) -> dict[str, Any]:
-    """Returns the attributes of the Datasets that columns are of, without those in which the Datasets differ."""
+    """Returns the attributes of the Datasets of columns. Attributes with different values are dropped."""
     texts = {metadata[ATTRIBUTES] for metadata in columns if ATTRIBUTES in metadata}
     datasets = [decoded(json.loads(text)) for text in sorted(texts)]
     # `repr` also compares NaN and lists.

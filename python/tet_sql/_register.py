@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _tet_sql
 from ._calendars import CALENDAR, calendar_of
 from ._libraries import library
-from ._metadata import ATTRIBUTES, COORDINATE, DIMS, DTYPE, INDEX, encoded
+from ._metadata import ATTRIBUTES, CALENDAR_MARK, COORDINATE, DIMS, DTYPE, INDEX, encoded
 
 if TYPE_CHECKING:
     import numpy
@@ -169,7 +169,8 @@ def _in_memory(name: str, metadata: dict[str, str], array: numpy.ndarray) -> Any
     if dtype is not None:
         return _tet_sql.Variable(name, metadata, np.require(array, dtype, ["C", "A"]))
     if calendar := calendar_of(array.reshape(-1).tolist()):
-        metadata = metadata | {CALENDAR: calendar}
+        # An attribute of the object with this name is kept.
+        metadata = {CALENDAR: calendar} | metadata | {CALENDAR_MARK: calendar}
     numbers: dict[str, int] = {}
     indices = np.empty(array.shape, dtype=np.int64)
     for cell, value in enumerate(array.reshape(-1).tolist()):

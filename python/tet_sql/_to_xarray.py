@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
-from ._calendars import CALENDAR, dates
+from ._calendars import CALENDAR, dates, stored_calendar
 from ._libraries import library
 from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, common_attributes, decoded
 from ._numpy import texts, values
@@ -191,8 +191,10 @@ def _collapsed(dims: Sequence[str], array: Any, metadata: dict[str, str]) -> tup
 def _dated(array: Any, metadata: dict[str, str]) -> tuple[Any, dict[str, Any]]:
     """Returns an array and its attributes. Dates as text become objects, which have a calendar themselves."""
     attributes = decoded(metadata)
-    found = dates(array, metadata)
+    calendar = stored_calendar(metadata)
+    found = None if calendar is None else dates(array, calendar)
     if found is None:
         return array, attributes
-    del attributes[CALENDAR]
+    if attributes.get(CALENDAR) == calendar:
+        del attributes[CALENDAR]
     return found, attributes
