@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -44,6 +46,11 @@ def explained(context: datafusion.SessionContext, query: str) -> str:
     return plans["plan"][plans["plan_type"].index("physical_plan")]
 
 
+def chunks(analyzed: str) -> dict[str, int]:
+    """Returns the numbers of chunks in the plan that `EXPLAIN ANALYZE` prints, without those that are 0."""
+    return {name: int(count) for name, count in re.findall(r"\bchunks_(\w+)=(\d+)", analyzed) if count != "0"}
+
+
 def rows(batches: object) -> list[dict[str, object]]:
     return pa.table(batches).to_pylist()
 
@@ -82,16 +89,10 @@ def test_aggregates_run_in_array_space(context, plain):
     assert "ArrayAggregateExec" not in found and "TetSqlExec" in found and "AggregateExec" in found
 
 
-def test_joins_of_arrays_zip_chunks(context, session):
+def test_joins_of_arrays_zip_chunks(context, plain):
     query = "SELECT a.lat, a.value - b.value AS d FROM temperature a JOIN temperature b USING (time, lat, lon)"
-    assert "HashJoinExec" in explained(datafusion_without(session), query)
+    assert "HashJoinExec" in explained(plain, query)
     assert "HashJoinExec" not in explained(context, query)
-
-
-def datafusion_without(session: tet_sql.Session) -> datafusion.SessionContext:
-    context = datafusion.SessionContext()
-    context.register_table("temperature", session.table("temperature"))
-    return context
 
 
 def test_filters_of_a_plain_context_prune_chunks(session, plain):
@@ -99,6 +100,9 @@ def test_filters_of_a_plain_context_prune_chunks(session, plain):
     # The filter is answered exactly by the scan, so that DataFusion has none of its own.
     assert "FilterExec" not in explained(plain, query)
     assert len(rows(plain.sql(query))) == len(rows(session.sql(query)))
+    found = chunks(plain.sql(f"EXPLAIN ANALYZE {query}").to_pydict()["plan"][0])
+    assert found == chunks(session.sql(query).explain(analyze=True))
+    assert found == {"total": 84, "pruned_by_slice": 76, "read": 8}
 
 
 def test_queries_are_tables(context, plain, session):
@@ -208,6 +212,13 @@ def test_streams_and_partitions(context):
     partitions = frame.execute_stream_partitioned()
     assert sum(batch.to_pyarrow().num_rows for stream in partitions for batch in stream) == 9600
     assert frame.count() == 9600
+
+
+def test_the_version_to_install_is_named(monkeypatch, session):
+    extension = tet_sql.datafusion_extension(session)
+    monkeypatch.setitem(sys.modules, "datafusion", None)
+    with pytest.raises(ImportError, match="pip install 'datafusion>=55,<56'"):
+        extension.__datafusion_session_components__(None)
 
 
 def test_extensions_are_installed_once(context, session):

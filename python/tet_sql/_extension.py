@@ -26,7 +26,8 @@ class DataFusionExtension(_tet_sql.Extension):
 def datafusion_extension(session: Session | None = None) -> DataFusionExtension:
     """An extension with which the package ``datafusion`` plans and runs queries in a session.
 
-    Queries have the settings, the memory limit and the threads of the session, and the tables of the context.
+    The context parses and optimizes queries over its tables with its own settings. The session plans and runs them
+    with its settings, its memory limit and its threads. The context must outlive its data frames.
     ``Session.table`` and ``Session.sql`` return tables for ``register_table``. The extension is also the factory of
     tables for each of its ``formats``.
 
