@@ -8,7 +8,8 @@ use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Select, SelectItem, TableFactor, Visit, Visitor, visit_expressions,
+    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor,
+    visit_expressions,
 };
 use std::ops::ControlFlow;
 use tet_sql::provider::sql::budget::parse;
@@ -116,33 +117,80 @@ fn outer_reference_advice(message: &str) -> String {
     )
 }
 
-/// Returns an explanation if a subquery in FROM refers to a table beside it.
-fn lateral_advice(context: &SessionContext, sql: &str, message: &str) -> Option<String> {
-    struct Named<'a>(&'a str);
-    impl Visitor for Named<'_> {
-        type Break = ();
+/// Finds a subquery in FROM that refers to a table beside it.
+struct BesideSubquery<'a> {
+    /// The name of the table.
+    table: &'a str,
+}
 
-        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
-            let TableFactor::Table { name, alias, .. } = table else {
-                return ControlFlow::Continue(());
-            };
-            let last = name.0.last().and_then(|part| part.as_ident());
-            let name = alias.as_ref().map(|alias| &alias.name).or(last);
-            match name.is_some_and(|name| name.value.eq_ignore_ascii_case(self.0)) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+impl BesideSubquery<'_> {
+    fn is_table(&self, factor: &TableFactor) -> bool {
+        let TableFactor::Table { name, alias, .. } = factor else {
+            return false;
+        };
+        let last = name.0.last().and_then(|part| part.as_ident());
+        let name = alias.as_ref().map(|alias| &alias.name).or(last);
+        name.is_some_and(|name| name.value.eq_ignore_ascii_case(self.table))
+    }
+}
+
+impl Visitor for BesideSubquery<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_ref() else {
+            return ControlFlow::Continue(());
+        };
+        let factors = || {
+            let tables = select.from.iter();
+            tables.flat_map(|table| {
+                let joined = table.joins.iter().map(|join| &join.relation);
+                std::iter::once(&table.relation).chain(joined)
+            })
+        };
+        let refers = |factor: &TableFactor| match factor {
+            TableFactor::Derived { subquery, .. } => subquery
+                .visit(&mut Reference { table: self.table })
+                .is_break(),
+            _ => false,
+        };
+        match factors().any(|factor| self.is_table(factor)) && factors().any(refers) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Finds a column that is qualified with the name of a table.
+struct Reference<'a> {
+    table: &'a str,
+}
+
+impl Visitor for Reference<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::CompoundIdentifier(parts)
+                if parts.len() == 2 && parts[0].value.eq_ignore_ascii_case(self.table) =>
+            {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Returns an explanation if a subquery in FROM refers to a table beside it.
+fn lateral_advice(context: &SessionContext, sql: &str, message: &str) -> Option<String> {
     let rest = message.strip_prefix("No field named ")?;
-    let (field, valid) = rest.split_once(". ").unwrap_or((rest, ""));
+    let field = rest.split_once(". ").map_or(rest, |(field, _)| field);
     let field = field.trim_end_matches('.');
     let (table, _) = field.split_once('.')?;
     let Statement::Statement(statement) = parse(&context.state(), sql).ok()? else {
         return None;
     };
-    let is_visible = valid.contains(&format!("{table}."));
-    (!is_visible && statement.visit(&mut Named(table)).is_break()).then(|| {
+    statement.visit(&mut BesideSubquery { table }).is_break().then(|| {
         format!(
             "No field named {field}: a subquery in FROM cannot refer to the table '{table}' beside it; join on its columns, or \
              write the expression in the SELECT list"

@@ -240,11 +240,17 @@ mod tests {
                 "{text}"
             );
         }
-        let text = told("SELECT t.latt FROM temperature AS t").await;
-        assert!(
-            text.starts_with("No field named t.latt. Did you mean"),
-            "{text}"
-        );
+        for (sql, field) in [
+            ("SELECT t.latt FROM temperature AS t", "t.latt"),
+            (
+                "SELECT t.lat FROM (SELECT * FROM temperature AS t) AS u",
+                "t.lat",
+            ),
+        ] {
+            let text = told(sql).await;
+            let expected = format!("No field named {field}. Did you mean");
+            assert!(text.starts_with(&expected), "{text}");
+        }
     }
 
     #[test]

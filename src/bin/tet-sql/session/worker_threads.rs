@@ -18,7 +18,7 @@ use tokio::task::JoinError;
 /// The time that abandoned work may take to clean up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// The maximum number of runtimes, of which all but one are abandoned and still compute.
+/// The maximum number of runtimes whose threads may still run, the current one included.
 const MAX_RUNTIMES: usize = 4;
 
 /// The stack size of a worker. Planning a statement with thousands of terms needs far more than the

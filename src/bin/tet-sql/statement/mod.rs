@@ -180,8 +180,8 @@ impl QueryResult<'_> {
         let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let mut sink = self.output.sink(self.cancellation.clone());
         let headers = self.headers(&state, &stream.schema());
-        let rows = (stream, &headers);
-        let printed = self.print(rows, &mut sink, progress, &mut outcome).await;
+        let printed = self.print(stream, &headers, &mut sink, progress, &mut outcome);
+        let printed = printed.await;
         // Taken here because `settle` waits until the user quits the pager.
         outcome.finished = Some(Instant::now());
         outcome.is_silent = has_left(settle(printed, &mut sink))?;
@@ -201,7 +201,8 @@ impl QueryResult<'_> {
     /// Writes the rows of a stream as they arrive, below these headers.
     async fn print(
         &self,
-        (mut stream, headers): (SendableRecordBatchStream, &SchemaRef),
+        mut stream: SendableRecordBatchStream,
+        headers: &SchemaRef,
         sink: &mut Sink<'_>,
         mut progress: Progress,
         outcome: &mut Outcome,
