@@ -9,7 +9,8 @@
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
 //! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
-//! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `min` and `max` are DataFusion's, except for groups with infinities or NaN: [`extremes`].
+//! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `min` and `max` are DataFusion's,
+//! except for groups with infinities or NaN: [`extremes`].
 //!
 //! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
 //! `histogram`.

@@ -36,7 +36,7 @@ impl OptimizerRule for BalancedConjunctions {
         if chain(&filter.predicate) < LONG {
             return Ok(Transformed::no(LogicalPlan::Filter(filter)));
         }
-        let conjuncts = split_conjunction_owned(filter.predicate.clone());
+        let conjuncts = split_conjunction_owned(std::mem::take(&mut filter.predicate));
         if let Some(balanced) = joined(conjuncts, Expr::and) {
             filter.predicate = balanced;
         }

@@ -27,6 +27,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
@@ -158,7 +159,10 @@ impl ExecutionPlan for ListSlicesExec {
             Ok(futures::stream::iter(slices))
         });
         let slices = slices.try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, slices)))
+        // Many slices follow without waiting for the input.
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(
+            schema, slices,
+        ))))
     }
 
     #[cfg(feature = "proto")]

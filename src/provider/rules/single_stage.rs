@@ -28,10 +28,11 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     let Some(last) = plan.downcast_ref::<AggregateExec>() else {
         return Ok(None);
     };
-    let is_last = matches!(
-        last.mode(),
-        AggregateMode::Final | AggregateMode::FinalPartitioned
-    );
+    let mode = match last.mode() {
+        AggregateMode::Final => AggregateMode::Single,
+        AggregateMode::FinalPartitioned => AggregateMode::SinglePartitioned,
+        _ => return Ok(None),
+    };
     let Some(first) = below_exchange(last.input()).downcast_ref::<AggregateExec>() else {
         return Ok(None);
     };
@@ -39,13 +40,16 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     let groups = first.group_expr();
     let is_grouped = groups.is_single() && !groups.expr().is_empty();
     let keeps_values = first.aggr_expr().iter().any(|aggregate| {
-        KEEPING.contains(&aggregate.fun().name()) && aggregate.order_bys().is_empty()
+        let name = aggregate.fun().name();
+        // WITHIN GROUP names the argument of percentile_cont, which depends on no order of rows.
+        let is_unordered = name == "percentile_cont" || aggregate.order_bys().is_empty();
+        KEEPING.contains(&name) && is_unordered && !aggregate.is_distinct()
     });
-    if !is_last || !is_first || !is_grouped || !keeps_values {
+    if !is_first || !is_grouped || !keeps_values {
         return Ok(None);
     }
     let single = AggregateExec::try_new(
-        AggregateMode::SinglePartitioned,
+        mode,
         groups.clone(),
         first.aggr_expr().to_vec(),
         first.filter_expr().to_vec(),

@@ -15,6 +15,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, TryStreamExt};
 
+use crate::provider::rules::list_slices::SLICE_LISTS;
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
@@ -37,6 +38,7 @@ pub(crate) fn execute(
     plan = EnsureRequirements::new().optimize(plan, config)?;
     plan = SPILL_LONG_LIMITS.optimize(plan, config)?;
     plan = RESTART_BUILD_SIDES.optimize(plan, config)?;
+    plan = SLICE_LISTS.optimize(plan, config)?;
     if plan.output_partitioning().partition_count() > 1 {
         plan = Arc::new(CoalescePartitionsExec::new(plan));
     }
