@@ -15,9 +15,9 @@ use crate::format::tatami::pages::payload::Decompressor;
 use crate::format::tatami::pages::values::{ColumnValues, Values};
 use crate::format::tatami::ranges::RangeBuffer;
 
-/// Selected strings share a page if at least one row of so many is selected: a page stays in memory as
-/// long as one of its strings.
-const MIN_SHARED_PART: usize = 4;
+/// Selected strings share a page if at least one row in four is selected: a page stays in memory as long
+/// as one of its strings.
+const ROWS_PER_SHARED: usize = 4;
 
 /// Reads the pages of a file. Give each thread its own reader. A reader reuses its buffers, and keeps the
 /// last decoded blob run of each column.
@@ -93,7 +93,7 @@ impl PageReader {
             .read(self.file.storage(), self.file.access(), stored.payload())?;
         let (header, decompressor) = (&stored.header, &mut self.decompressor);
         let rows = header.values as usize;
-        let is_shared = selected.is_none_or(|rows_of| rows_of.len() >= rows / MIN_SHARED_PART);
+        let is_shared = selected.is_none_or(|selected| selected.len() >= rows / ROWS_PER_SHARED);
         let appended = match &out.values {
             Values::Strings(_) if is_shared => decompressor
                 .shared_payload(header, bytes)
