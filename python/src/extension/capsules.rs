@@ -49,31 +49,42 @@ pub(super) fn task_contexts(session: &Bound<'_, PyAny>) -> PyResult<FFI_TaskCont
 /// Returns the logical codec of a context of the package `datafusion`, or of a capsule.
 pub(super) fn logical_codec(object: &Bound<'_, PyAny>) -> PyResult<FFI_LogicalExtensionCodec> {
     let capsule = capsule(object, "__datafusion_logical_extension_codec__")?;
-    let pointer = capsule.pointer_checked(Some(LOGICAL_CODEC))?;
-    // SAFETY: a capsule of this name holds this structure, whose version is checked before use.
-    let codec = unsafe { pointer.cast::<FFI_LogicalExtensionCodec>().as_ref() };
-    check_version(unsafe { (codec.version)() })?;
-    Ok(codec.clone())
+    versioned(
+        &capsule,
+        LOGICAL_CODEC,
+        |codec: &FFI_LogicalExtensionCodec| codec.version,
+    )
 }
 
 /// Returns the physical codec of a context of the package `datafusion`.
 pub(super) fn physical_codec(object: &Bound<'_, PyAny>) -> PyResult<FFI_PhysicalExtensionCodec> {
     let capsule = capsule(object, "__datafusion_physical_extension_codec__")?;
-    let pointer = capsule.pointer_checked(Some(PHYSICAL_CODEC))?;
-    // SAFETY: a capsule of this name holds this structure, whose version is checked before use.
-    let codec = unsafe { pointer.cast::<FFI_PhysicalExtensionCodec>().as_ref() };
-    check_version(unsafe { (codec.version)() })?;
-    Ok(codec.clone())
+    versioned(
+        &capsule,
+        PHYSICAL_CODEC,
+        |codec: &FFI_PhysicalExtensionCodec| codec.version,
+    )
 }
 
 /// Returns the planner in a capsule.
 pub(super) fn planner(object: &Bound<'_, PyAny>) -> PyResult<FFI_QueryPlanner> {
     let capsule = capsule(object, "__datafusion_query_planner__")?;
-    let pointer = capsule.pointer_checked(Some(PLANNER))?;
+    versioned(&capsule, PLANNER, |planner: &FFI_QueryPlanner| {
+        planner.version
+    })
+}
+
+/// Returns a copy of the structure in a capsule of this name, after checking its version.
+fn versioned<T: Clone>(
+    capsule: &Bound<'_, PyCapsule>,
+    name: &CStr,
+    version: impl Fn(&T) -> unsafe extern "C" fn() -> u64,
+) -> PyResult<T> {
+    let pointer = capsule.pointer_checked(Some(name))?;
     // SAFETY: a capsule of this name holds this structure, whose version is checked before use.
-    let planner = unsafe { pointer.cast::<FFI_QueryPlanner>().as_ref() };
-    check_version(unsafe { (planner.version)() })?;
-    Ok(planner.clone())
+    let structure = unsafe { pointer.cast::<T>().as_ref() };
+    check_version(unsafe { version(structure)() })?;
+    Ok(structure.clone())
 }
 
 /// Returns the object if it is a capsule, or else the capsule that its method returns.

@@ -53,16 +53,16 @@ impl<T> Handles<T> {
     /// # Errors
     /// Returns an error if the message is from another process, or was decoded before.
     pub fn decode(&self, message: &[u8]) -> Result<T> {
-        let Some((process, number)) = message.split_first_chunk::<4>() else {
-            return exec_err!("a message of tet_sql is truncated");
-        };
-        let Ok(number) = <[u8; 8]>::try_from(number) else {
+        let parts = message
+            .split_first_chunk::<4>()
+            .and_then(|(process, number)| Some((*process, <[u8; 8]>::try_from(number).ok()?)));
+        let Some((process, number)) = parts else {
             return exec_err!(
                 "a message of tet_sql has {} bytes, expected 12",
                 message.len()
             );
         };
-        let process = u32::from_le_bytes(*process);
+        let process = u32::from_le_bytes(process);
         if process != process::id() {
             return exec_err!(
                 "a plan with tables of tet_sql was made by process {process}, and cannot be used by process {}",

@@ -72,7 +72,7 @@ impl Extension {
     fn formats(&self) -> Vec<String> {
         let state = self.context.state();
         let names = state.table_factories().keys();
-        let mut names: Vec<_> = names.filter(|name| !is_usual(name)).cloned().collect();
+        let mut names: Vec<_> = names.filter(|name| !is_built_in(name)).cloned().collect();
         names.sort();
         names
     }
@@ -129,6 +129,6 @@ impl Extension {
 }
 
 /// Returns `true` for a format that every session has.
-fn is_usual(format: &str) -> bool {
+fn is_built_in(format: &str) -> bool {
     SessionStateDefaults::default_table_factories().contains_key(format)
 }

@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -11,7 +12,7 @@ use datafusion::prelude::SessionContext;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::sql::budget::Limits;
 
-/// Reserves memory in the current memory pool of a session.
+/// The memory pool of a session, and its limit for the size of a value.
 ///
 /// DataFusion does not pass a query's memory pool to functions: it accounts for the memory of
 /// accumulators only after they have allocated it. A function that makes a large allocation
@@ -30,14 +31,13 @@ impl SessionMemory {
 
     /// Returns the maximum size of a value in bytes.
     pub fn value_limit(&self) -> usize {
-        let factory = self.0.as_ref();
-        let session = factory.and_then(|factory| factory.session_store().get_session().upgrade());
-        let limit = session.and_then(|session| {
-            let state = session.read();
-            let settings = state.config_options().extensions.get::<ArraySettings>();
-            settings.map(|settings| settings.limits.value_bytes)
+        let limit = self.with_session(|session| {
+            let settings = session.config_options().extensions.get::<ArraySettings>()?;
+            Some(settings.limits.value_bytes)
         });
-        limit.unwrap_or_else(|| Limits::default().value_bytes)
+        limit
+            .flatten()
+            .unwrap_or_else(|| Limits::default().value_bytes)
     }
 
     /// Reserves memory until the returned reservation is dropped. Returns `None` if the session no
@@ -46,15 +46,20 @@ impl SessionMemory {
     /// # Errors
     /// Fails if the memory pool denies the reservation.
     pub fn reserve(&self, consumer: &str, bytes: usize) -> Result<Option<MemoryReservation>> {
-        let factory = self.0.as_ref();
-        let session = factory.and_then(|factory| factory.session_store().get_session().upgrade());
-        let Some(session) = session else {
-            return Ok(None);
-        };
-        let pool = Arc::clone(&session.read().runtime_env().memory_pool);
-        let reservation = MemoryConsumer::new(consumer).register(&pool);
-        reservation.try_grow(bytes)?;
-        Ok(Some(reservation))
+        let pool = self.with_session(|session| Arc::clone(&session.runtime_env().memory_pool));
+        pool.map(|pool| {
+            let reservation = MemoryConsumer::new(consumer).register(&pool);
+            reservation.try_grow(bytes)?;
+            Ok(reservation)
+        })
+        .transpose()
+    }
+
+    /// Calls a function with the session, unless it no longer exists.
+    fn with_session<T>(&self, function: impl FnOnce(&dyn Session) -> T) -> Option<T> {
+        let session = self.0.as_ref()?.session_store().get_session().upgrade()?;
+        let state = session.read();
+        Some(function(&*state))
     }
 }
 

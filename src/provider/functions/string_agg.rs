@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     ReversedUDAF, Signature,
 };
 use datafusion::physical_expr::expressions::Literal;
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::apply_filter_as_nulls;
 
 use crate::provider::functions::memory::SessionMemory;
 
@@ -222,14 +223,8 @@ impl GroupsAccumulator for Texts {
         columns: &[ArrayRef],
         wanted: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let rows = columns[0].len();
-        let mut single = Self {
-            delimiter: String::new(),
-            texts: Vec::new(),
-            ..*self
-        };
-        single.append(&columns[0], 0..rows, rows, wanted)?;
-        Ok(vec![single.take(EmitTo::All)])
+        let texts = cast(&columns[0], &DataType::LargeUtf8)?;
+        Ok(vec![apply_filter_as_nulls(&texts, wanted)?])
     }
 
     fn size(&self) -> usize {

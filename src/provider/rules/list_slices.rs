@@ -184,7 +184,7 @@ struct Slices {
     lengths: Vec<usize>,
     /// The bytes of each row that are repeated for each element; `None` if they are few.
     repeated: Option<Vec<usize>>,
-    /// The maximum number of unnested rows of a slice.
+    /// The maximum number of elements of a list in a slice.
     rows: usize,
     /// The next row, and the number of its elements that earlier slices have.
     next: (usize, usize),
@@ -223,7 +223,7 @@ impl Slices {
     }
 
     /// Returns the maximum number of elements of a row that are unnested at once.
-    fn most(&self, row: usize) -> usize {
+    fn max_elements(&self, row: usize) -> usize {
         match &self.repeated {
             None => self.rows,
             Some(repeated) => (BATCH_BYTES / repeated[row].max(1)).clamp(1, self.rows),
@@ -239,13 +239,13 @@ impl Slices {
         let mut bytes = 0usize;
         let fits = |row: &usize| {
             bytes = bytes.saturating_add(repeated[*row].saturating_mul(self.lengths[*row]));
-            self.lengths[*row] <= self.most(*row) && bytes <= BATCH_BYTES
+            self.lengths[*row] <= self.max_elements(*row) && bytes <= BATCH_BYTES
         };
         (start..self.lengths.len()).take_while(fits).count()
     }
 
     /// Returns one row of the batch with the elements of a range.
-    fn part(&self, row: usize, elements: Range<usize>) -> Result<RecordBatch> {
+    fn slice_of_row(&self, row: usize, elements: Range<usize>) -> Result<RecordBatch> {
         let one = self.batch.slice(row, 1);
         let mut columns = one.columns().to_vec();
         for list in &self.lists {
@@ -269,13 +269,13 @@ impl Iterator for Slices {
             self.next = (row + whole, 0);
             return Some(Ok(self.batch.slice(row, whole)));
         }
-        let end = length.min(start + self.most(row));
+        let end = length.min(start + self.max_elements(row));
         self.next = if end < length {
             (row, end)
         } else {
             (row + 1, 0)
         };
-        Some(self.part(row, start..end))
+        Some(self.slice_of_row(row, start..end))
     }
 }
 

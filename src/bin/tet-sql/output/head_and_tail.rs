@@ -5,7 +5,6 @@ use crate::session::worker_threads::Cancellation;
 use crate::statement::outcome::{Error, Extent};
 use crate::statement::reading::Reading;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -44,8 +43,6 @@ const STREAMED: [&str; 7] = [
 ///                      first    left out      last
 /// ```
 pub struct HeadAndTail {
-    /// The schema of the rows.
-    pub schema: SchemaRef,
     /// The first rows.
     pub first: Vec<RecordBatch>,
     /// The last rows. Empty if no rows are left out, or if only the first rows were read.
@@ -132,7 +129,6 @@ impl Reader<'_> {
         {
             head.push(&batch?);
         }
-        let schema = stream.schema();
         drop(stream);
         let extent = match head.rows > limit {
             true => Extent::Cut {
@@ -142,7 +138,6 @@ impl Reader<'_> {
             false => Extent::Whole,
         };
         Ok(HeadAndTail {
-            schema,
             first: head.batches,
             last: Vec::new(),
             extent,
@@ -182,11 +177,9 @@ impl Reader<'_> {
                 deadline = Some(Instant::now() + PATIENCE);
             }
         };
-        let schema = stream.schema();
         drop(stream);
         let rows = head.rows;
         let mut ends = HeadAndTail {
-            schema,
             first: head.batches,
             last: Vec::new(),
             extent: Extent::Whole,

@@ -159,6 +159,7 @@ impl QueryResult<'_> {
     async fn show(&self, frame: DataFrame, is_query: bool) -> Result<Outcome, Error> {
         let (state, logical) = frame.into_parts();
         let plan = state.create_physical_plan(&logical).await?;
+        let headers = self.headers(&state, plan.schema());
         let limit = self.output.row_limit().filter(|_| is_query);
         let is_longer = |limit: &usize| match rows_of(plan.as_ref()) {
             Precision::Exact(rows) => rows > *limit,
@@ -172,16 +173,15 @@ impl QueryResult<'_> {
             };
             let frame = DataFrame::new(state, logical);
             let ends = reader.read(frame, plan, limit).await?;
-            let headers = self.headers(&self.context.state(), &ends.schema);
             return self.write_ends(&ends, &headers);
         }
         let mut outcome = Outcome::default();
         let progress = Progress::of(&plan, self.manner.progress, &self.cancellation);
         let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let mut sink = self.output.sink(self.cancellation.clone());
-        let headers = self.headers(&state, &stream.schema());
-        let printed = self.print(stream, &headers, &mut sink, progress, &mut outcome);
-        let printed = printed.await;
+        let printed = self
+            .print(stream, &headers, &mut sink, progress, &mut outcome)
+            .await;
         // Taken here because `settle` waits until the user quits the pager.
         outcome.finished = Some(Instant::now());
         outcome.is_silent = has_left(settle(printed, &mut sink))?;
@@ -191,10 +191,10 @@ impl QueryResult<'_> {
 
     /// Returns the column headers: as written in the statement if people read the format,
     /// DataFusion's names otherwise.
-    fn headers(&self, state: &SessionState, schema: &SchemaRef) -> SchemaRef {
+    fn headers(&self, state: &SessionState, schema: SchemaRef) -> SchemaRef {
         match self.output.format().is_for_reading() {
-            true => headers::as_written(state, self.sql, schema),
-            false => Arc::clone(schema),
+            true => headers::as_written(state, self.sql, &schema),
+            false => schema,
         }
     }
 

@@ -159,8 +159,7 @@ impl ScalarUDFImpl for Bounded {
             );
         }
         let bytes = usize::try_from(total).unwrap_or(usize::MAX);
-        let is_large = bytes > UNRESERVED_BYTES;
-        let _reserved = match is_large {
+        let _reserved = match bytes > UNRESERVED_BYTES {
             true => self.memory.reserve(self.name(), bytes)?,
             false => None,
         };

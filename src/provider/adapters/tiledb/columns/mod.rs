@@ -106,11 +106,11 @@ impl Column {
                 validity: Vec::new(),
             };
             let values = values.array(buffers, NullValues::NONE)?;
-            // Most of DataFusion's functions of numbers take no dictionaries.
             column.data_type = match values.data_type() {
                 bytes @ (DataType::Utf8 | DataType::Binary) => {
                     DataType::Dictionary(Box::new(DataType::Int32), Box::new(bytes.clone()))
                 }
+                // Most of DataFusion's functions of numbers take no dictionaries.
                 other => other.clone(),
             };
             column.enumeration = Some(values);
