@@ -226,8 +226,8 @@ fn rows_are_those_that_were_written() {
         count += expected.len();
     }
     assert!(
-        names().len() >= 50 && count > 15_000,
-        "{} files",
+        names().len() == 99 && count > 30_000,
+        "{} files, {count} rows",
         names().len()
     );
 }

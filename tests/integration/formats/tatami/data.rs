@@ -7,16 +7,11 @@ use serde_json::{Value, json};
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tatami::{ColumnType, ColumnValues, PageReader, Scalar, TatamiFile};
 
-/// Returns the path of a file in the test data: in the directory `TET_SQL_TATAMI_CORPUS`, which may have more
-/// files, or else in the repository.
+/// Returns the path of a file in the test data.
 pub fn path(name: &str) -> PathBuf {
-    let corpus = std::env::var_os("TET_SQL_TATAMI_CORPUS").map(PathBuf::from);
-    let given = corpus.map(|corpus| corpus.join(name));
-    given.filter(|path| path.exists()).unwrap_or_else(|| {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/data/tatami")
-            .join(name)
-    })
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/tatami")
+        .join(name)
 }
 
 /// Reads a JSON document.
@@ -33,7 +28,8 @@ pub fn lines(name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the names, without the extension, of all valid files of the corpus that are in the test data.
+/// Returns the names, without the extension, of all valid files of the corpus that are not variants of
+/// another.
 pub fn names() -> Vec<String> {
     let index = document("INDEX.json");
     let files = index["files"].as_array().unwrap();
@@ -41,9 +37,7 @@ pub fn names() -> Vec<String> {
         .iter()
         .filter(|file| file["kind"] == "ok" && file.get("base").is_none());
     let names = names.map(|file| file["name"].as_str().unwrap().to_string());
-    names
-        .filter(|name| path(&format!("{name}.tatami")).exists())
-        .collect()
+    names.collect()
 }
 
 /// An open file, with the decoded values of all row groups and columns.

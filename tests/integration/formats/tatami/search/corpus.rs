@@ -10,7 +10,7 @@ use tet_sql::format::tatami::search::{Hit, Mode, Segment};
 use super::super::data;
 
 pub fn path(name: &str) -> PathBuf {
-    data::path("segments").join(name)
+    data::path("search").join(name)
 }
 
 pub fn open(name: &str, access: Access) -> Segment {
@@ -19,7 +19,7 @@ pub fn open(name: &str, access: Access) -> Segment {
 }
 
 pub fn json_lines(name: &str) -> Vec<Value> {
-    data::lines(&format!("segments/{name}"))
+    data::lines(&format!("search/{name}"))
 }
 
 fn hits(list: &Value) -> Vec<Hit> {
