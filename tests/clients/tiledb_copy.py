@@ -2,7 +2,8 @@
 
     tests/clients/run tiledb_copy.py --cases 200
 
-Tables are written as Parquet, copied by one process of `tet-sql`, and compared with the tables.
+Tables are written as Parquet, copied by one process of `tet-sql`, and compared with the tables. Then TileDB-Py adds an
+attribute to each array, and `tet-sql` counts the rows of the sparse ones.
 """
 
 import argparse
@@ -135,6 +136,12 @@ class Case:
                 return f"{len(expected)} rows expected, {len(found)} found; missing {list(different)[:3]}"
             return self.wrong_aggregate(array, all_cells) or self.wrong_slice(array, expected)
 
+    def evolve(self):
+        """Adds an attribute to the array, as a program with TileDB does."""
+        evolution = tiledb.ArraySchemaEvolution()
+        evolution.add_attribute(tiledb.Attr("added", dtype="int32"))
+        evolution.array_evolve(str(self.path))
+
     def wrong_aggregate(self, array, all_cells):
         for name in self.attributes:
             column = self.table[name]
@@ -218,12 +225,23 @@ def main():
             print(done.stderr, file=sys.stderr)
         for number, case in enumerate(cases):
             try:
-                problem = case.problem()
+                problem = case.problem() or case.evolve()
             except tiledb.TileDBError as error:
                 problem = str(error)
             if problem:
                 failed += 1
                 print(f"case {number}: {problem}\n    {case.statement()}", file=sys.stderr)
+        evolved = [case for case in cases if case.sparse and case.path.exists()]
+        script.write_text("\n".join(f"SELECT count(*) FROM '{case.path}';" for case in evolved))
+        command = [arguments.binary, "--format", "csv", "-f", str(script)]
+        counts = subprocess.run(command, capture_output=True, text=True)
+        if counts.returncode:
+            print(counts.stderr, file=sys.stderr)
+        found = [int(line) for line in counts.stdout.split() if line.isdigit()]
+        expected = [len(case.table) for case in evolved]
+        if found != expected:
+            failed += 1
+            print(f"rows after an attribute was added: {found}, expected {expected}", file=sys.stderr)
     print(f"{len(cases) - failed} passed, {failed} failed")
     return 1 if failed or not cases else 0
 

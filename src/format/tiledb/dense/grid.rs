@@ -87,7 +87,7 @@ impl Grid {
             used: IndexBox { ranges: Vec::new() },
         };
         for dimension in &schema.dimensions {
-            let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.extent) else {
+            let Some(domain) = &dimension.domain else {
                 return Err(Fault::new("domain", "missing", "a domain of integers"));
             };
             let length = domain.high.distance_from(&domain.low);
@@ -95,17 +95,9 @@ impl Grid {
                 let found = format!("{domain:?}");
                 return Err(Fault::new("domain", found, "less than 2^64 cells"));
             };
-            // `Schema::parse` checks that extents are positive.
-            let extent = match extent {
-                Scalar::Signed(extent) => extent.unsigned_abs(),
-                Scalar::Unsigned(extent) => *extent,
-                _ => {
-                    return Err(Fault::new(
-                        "tile extent",
-                        format!("{extent:?}"),
-                        "an integer",
-                    ));
-                }
+            let Some(extent) = dimension.extent_length() else {
+                let found = format!("{:?}", dimension.extent);
+                return Err(Fault::new("tile extent", found, "an integer"));
             };
             grid.tile_cells = grid.tile_cells.saturating_mul(extent);
             grid.lows.push(domain.low.clone());

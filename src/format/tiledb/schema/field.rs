@@ -114,22 +114,33 @@ impl Dimension {
         }
         if !fields.flag("null extent")? {
             let extent = Scalar::read("tile extent", datatype, fields)?;
-            let is_positive = match extent {
-                Scalar::Signed(extent) => extent > 0,
+            let is_valid = match extent {
+                Scalar::Signed(extent) => extent != 0,
                 Scalar::Unsigned(extent) => extent > 0,
                 Scalar::Float(extent) => extent > 0.0,
                 Scalar::Bytes(_) => false,
             };
-            if !is_positive {
-                return Err(Fault::new(
-                    "tile extent",
-                    format!("{extent:?}"),
-                    "more than 0",
-                ));
+            if !is_valid {
+                let expected = "more than 0";
+                return Err(Fault::new("tile extent", format!("{extent:?}"), expected));
             }
             dimension.extent = Some(extent);
         }
         Ok(dimension)
+    }
+
+    /// Returns the extent as a number of coordinates; `None` without an extent of integers. libtiledb
+    /// computes extents in the datatype of the dimension, so that an extent of more than half of all
+    /// values of a signed datatype is stored as a negative number.
+    pub fn extent_length(&self) -> Option<u64> {
+        match self.extent.as_ref()? {
+            Scalar::Signed(extent) => {
+                let unused = 64 - 8 * self.datatype.size() as u32;
+                Some(extent.cast_unsigned() & (u64::MAX >> unused))
+            }
+            Scalar::Unsigned(extent) => Some(*extent),
+            Scalar::Float(_) | Scalar::Bytes(_) => None,
+        }
     }
 
     /// Reads an interval of coordinates.

@@ -252,13 +252,8 @@ fn check_dimension(dimension: &Dimension) -> Decoded<u64> {
             false => Err(Fault::new("domain", "missing", "two coordinates")),
         };
     };
-    let Some(extent) = &dimension.extent else {
+    let Some(extent) = dimension.extent_length() else {
         return Ok(1);
-    };
-    let extent = match extent {
-        Scalar::Signed(extent) => extent.unsigned_abs(),
-        Scalar::Unsigned(extent) => *extent,
-        _ => return Ok(1),
     };
     let Some(last) = domain.high.distance_from(&domain.low) else {
         return Ok(extent);

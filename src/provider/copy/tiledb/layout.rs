@@ -108,7 +108,7 @@ impl ArrayLayout {
                     cell_values: column.cell_values,
                     filters: self.filters(column),
                     domain: match is_open {
-                        true => whole_domain(column.datatype),
+                        true => whole_domain(column.datatype, bounds.as_ref()),
                         false => bounds.clone(),
                     },
                     extent,
@@ -310,12 +310,18 @@ fn highest(datatype: Datatype) -> Scalar {
     }
 }
 
-/// Returns the domain of all coordinates of a datatype that other readers accept; `None` for texts.
-fn whole_domain(datatype: Datatype) -> Option<Interval> {
+/// Returns the widest domain of a datatype that other libraries accept, or a wider one if the coordinates
+/// are outside of it; `None` for texts. They must be able to count the coordinates of the domain in the
+/// datatype, or in its unsigned form, to let the schema evolve.
+fn whole_domain(datatype: Datatype, coordinates: Option<&Interval>) -> Option<Interval> {
     if datatype == Datatype::StringAscii {
         return None;
     }
     let is_widest = datatype.size() == 8;
+    let below = |highest: Scalar, below: Scalar| match coordinates {
+        Some(coordinates) if coordinates.high == highest => highest,
+        _ => below,
+    };
     Some(match highest(datatype) {
         // The number of cells must be less than 2^64, and the lowest time stands for none.
         Scalar::Signed(_) if is_widest => Interval {
@@ -328,16 +334,17 @@ fn whole_domain(datatype: Datatype) -> Option<Interval> {
         },
         Scalar::Signed(high) => Interval {
             low: Scalar::Signed(-high - 1),
-            high: Scalar::Signed(high),
+            high: below(Scalar::Signed(high), Scalar::Signed(high - 1)),
         },
         Scalar::Float(high) => Interval {
             low: Scalar::Float(-high),
             high: Scalar::Float(high),
         },
-        high => Interval {
+        Scalar::Unsigned(high) => Interval {
             low: Scalar::Unsigned(0),
-            high,
+            high: below(Scalar::Unsigned(high), Scalar::Unsigned(high - 1)),
         },
+        Scalar::Bytes(_) => return None,
     })
 }
 

@@ -71,7 +71,10 @@ impl CellOrder {
             .zip(&self.cell);
         let put_tile = |(dimension, value): (&Dimension, &Scalar)| {
             if let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.extent) {
-                let tile = tile_index(dimension.datatype, value, &domain.low, extent);
+                let tile = match dimension.extent_length() {
+                    Some(extent) => value.distance_from(&domain.low).unwrap_or(0) / extent.max(1),
+                    None => float_tile(dimension.datatype, value, &domain.low, extent),
+                };
                 key.extend(tile.to_be_bytes());
             }
         };
@@ -88,20 +91,14 @@ impl CellOrder {
     }
 }
 
-/// Returns the index of the space tile of a coordinate.
-fn tile_index(datatype: Datatype, value: &Scalar, low: &Scalar, extent: &Scalar) -> u64 {
+/// Returns the index of the space tile of a floating-point coordinate.
+fn float_tile(datatype: Datatype, value: &Scalar, low: &Scalar, extent: &Scalar) -> u64 {
     match (value, low, extent) {
         (Scalar::Float(value), Scalar::Float(low), Scalar::Float(extent)) => match datatype {
             // Other writers use the arithmetic of the datatype.
             Datatype::Float32 => ((*value as f32 - *low as f32) / *extent as f32).floor() as u64,
             _ => ((value - low) / extent).floor() as u64,
         },
-        (_, _, Scalar::Signed(extent)) => {
-            value.distance_from(low).unwrap_or(0) / extent.unsigned_abs().max(1)
-        }
-        (_, _, Scalar::Unsigned(extent)) => {
-            value.distance_from(low).unwrap_or(0) / (*extent).max(1)
-        }
         _ => 0,
     }
 }
