@@ -242,8 +242,8 @@ impl<T: CopyTarget> FileFormat for CopyFormat<T> {
         }
         let path = local_path(&conf.original_url)?;
         let (sink, order) = self.0.sink(path, conf.output_schema(), &input)?;
-        // An ORDER BY of the query takes precedence.
-        let order = order_requirements.or(order);
+        // `order_requirements` is only the order that the input happens to have.
+        let order = order.or(order_requirements);
         Ok(Arc::new(DataSinkExec::new(input, sink, order)))
     }
 

@@ -215,3 +215,29 @@ async fn texts_of_a_column_with_its_own_index_are_not_read() {
         );
     }
 }
+
+#[tokio::test]
+async fn rows_are_sorted_by_the_key_whatever_order_they_come_in() {
+    let ctx = session();
+    let copies = tempfile::tempdir().unwrap();
+    let path = copies.path().join("sorted.tatami");
+    let numbers = "SELECT n, (n * 37) % 101 AS k FROM generate_series(1, 100) AS g(n)";
+    for (number, query) in [
+        format!("{numbers} ORDER BY n"),
+        format!("{numbers} ORDER BY k DESC"),
+        format!("SELECT n, k, row_number() OVER (ORDER BY n) AS r FROM ({numbers})"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let target = path.display();
+        let sql = format!("COPY ({query}) TO '{target}' STORED AS TATAMI OPTIONS (sort_key 'k')");
+        rows(&ctx, &sql).await;
+        let table = format!("t{number}");
+        create(&ctx, &table, &path).await;
+        let found = rows(&ctx, &format!("SELECT n, k FROM {table}")).await;
+        let expected = rows(&ctx, &format!("SELECT n, k FROM ({numbers}) ORDER BY k")).await;
+        assert_eq!(found, expected, "{query}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
