@@ -20,6 +20,7 @@ use crate::provider::sql::budget::count::{Counter, too_deep};
 use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{Limits, inlined, lex, nodes};
 use crate::provider::sql::clauses;
+use crate::provider::sql::named_arguments;
 
 /// The stack for parsing and planning a statement within the default limits. Unused stack takes no
 /// memory.
@@ -85,6 +86,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
         clauses::check(&statement)?;
+        named_arguments::place(&mut statement)?;
         check_format(state, &statement)?;
         correct(&mut statement);
         balance(&mut statement);

@@ -258,3 +258,28 @@ async fn wrong_searches_are_refused() {
         );
     }
 }
+
+#[tokio::test]
+async fn arguments_may_be_given_by_name() {
+    let ctx = open("full").await;
+    let count = async |sql: &str| {
+        let plan = tet_sql::create_logical_plan(&ctx.state(), sql).await;
+        let frame = ctx.execute_logical_plan(plan.unwrap()).await.unwrap();
+        frame.count().await.unwrap()
+    };
+    let search = "SELECT doc FROM tatami_search";
+    let all = count(&format!("{search}('t', 'the com', 'all')")).await;
+    assert!(all < count(&format!("{search}('t', 'the com')")).await);
+    let named = [
+        format!("{search}('t', 'the com', mode => 'all')"),
+        format!("{search}('t', mode => 'all', words => 'the com')"),
+    ];
+    for sql in named {
+        assert_eq!(count(&sql).await, all, "{sql}");
+    }
+    let matching = "SELECT doc_id FROM t WHERE matches";
+    let any = count(&format!("{matching}(url, 'com org', 'any')")).await;
+    assert!(any > count(&format!("{matching}(url, 'com org')")).await);
+    let named = format!("{matching}(url, 'com org', mode => 'any')");
+    assert_eq!(count(&named).await, any);
+}

@@ -50,9 +50,9 @@ impl Matches {
             let three = [two.as_slice(), &[DataType::Utf8]].concat();
             [TypeSignature::Exact(two), TypeSignature::Exact(three)]
         });
-        Self {
-            signature: Signature::one_of(signatures.collect(), Volatility::Immutable),
-        }
+        let mut signature = Signature::one_of(signatures.collect(), Volatility::Immutable);
+        signature.parameter_names = Some(["text", "words", "mode"].map(String::from).to_vec());
+        Self { signature }
     }
 }
 
