@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::datatypes::Float64Type;
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue};
+use datafusion_functions_aggregate_common::min_max::{max_batch, min_batch};
 
 use crate::grid::{Axis, Coordinates, IndexSet, coordinate_values};
 use crate::provider::planning::value_set::stored_number;
@@ -37,14 +37,9 @@ impl AxisBounds {
 /// Returns the max of the values that are not null if `max`, else the min. Null if there is no
 /// such value.
 pub(crate) fn fold(values: &ArrayRef, max: bool) -> Result<ScalarValue> {
-    let options = SortOptions {
-        descending: max,
-        nulls_first: false,
-    };
-    let first = sort_to_indices(values, Some(options), Some(1))?;
-    match first.values().first() {
-        Some(position) => ScalarValue::try_from_array(values, *position as usize),
-        None => ScalarValue::try_from(values.data_type()),
+    match max {
+        true => max_batch(values),
+        false => min_batch(values),
     }
 }
 

@@ -11,7 +11,9 @@ use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
@@ -102,30 +104,24 @@ impl Accumulated {
         }
     }
 
-    /// Adds the rows of a batch. `aggregate` is over its columns, `groups` are the group indices of its
-    /// rows, and `runs` the runs of rows with the same group, if they are long.
+    /// Adds rows with the values of the aggregate's arguments. `groups` are the group indices of the rows,
+    /// and `runs` the runs of rows with the same group, if they are long.
     fn add(
         &mut self,
-        aggregate: &Aggregate,
-        batch: &RecordBatch,
+        function: &AggregateFunctionExpr,
+        arguments: &[ArrayRef],
+        wanted: Option<&BooleanArray>,
         groups: &[usize],
         runs: Option<&[Range<usize>]>,
         count: usize,
     ) -> Result<()> {
-        let arguments = aggregate.arguments.iter();
-        let arguments =
-            arguments.map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()));
-        let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        let filter = aggregate.filter.as_ref();
-        let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
         match (self, runs) {
-            (Self::Groups(groups_of), Some(runs)) if is_reducible(&aggregate.function) => {
+            (Self::Groups(groups_of), Some(runs)) if is_reducible(function) => {
                 let numbers: Vec<usize> = runs.iter().map(|run| groups[run.start]).collect();
-                let function = &aggregate.function;
-                let states = states_of_runs(function, &arguments, wanted.as_ref(), runs)?;
+                let states = states_of_runs(function, arguments, wanted, runs)?;
                 groups_of.merge_batch(&states, &numbers, count)
             }
-            (accumulated, _) => accumulated.update(&arguments, groups, wanted.as_ref(), count),
+            (accumulated, _) => accumulated.update(arguments, groups, wanted, count),
         }
     }
 
@@ -179,8 +175,25 @@ pub(crate) fn add_rows<'a>(
     count: usize,
 ) -> Result<()> {
     let runs = long_runs(groups);
+    let mut evaluated: Vec<(&Arc<dyn PhysicalExpr>, ArrayRef)> = Vec::new();
     for (aggregate, accumulated) in aggregates.zip(accumulated) {
-        accumulated.add(aggregate, batch, groups, runs.as_deref(), count)?;
+        let mut arguments = Vec::with_capacity(aggregate.arguments.len());
+        for argument in &aggregate.arguments {
+            // `max(abs(a - b))` and `avg(abs(a - b))` share their argument.
+            let mut known = evaluated.iter().filter(|(known, _)| *known == argument);
+            arguments.push(match known.next().filter(|_| !is_volatile(argument)) {
+                Some((_, values)) => Arc::clone(values),
+                None => {
+                    let values = argument.evaluate(batch)?.into_array(batch.num_rows())?;
+                    evaluated.push((argument, Arc::clone(&values)));
+                    values
+                }
+            });
+        }
+        let filter = aggregate.filter.as_ref();
+        let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
+        let (function, runs) = (&aggregate.function, runs.as_deref());
+        accumulated.add(function, &arguments, wanted.as_ref(), groups, runs, count)?;
     }
     Ok(())
 }
