@@ -40,6 +40,45 @@ fn tables_are_streamed() {
     }
 }
 
+/// An array of a trillion cells, none of which is stored, could not be read to its end.
+#[cfg(feature = "zarr")]
+#[test]
+fn a_closed_pipe_ends_the_scan_of_an_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.zarr");
+    std::fs::create_dir(&path).unwrap();
+    let metadata = serde_json::json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [1_000_000, 1_000_000],
+        "data_type": "float32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000, 1000]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 1.5,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "dimension_names": ["y", "x"],
+    });
+    std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
+    for (format, header) in [("csv", 0), ("table", 1)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args(["--no-init", "--memory-limit", "64M", "--format", format])
+            .args(["-c", &format!("SELECT * FROM '{}'", path.display())])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines: Vec<String> = lines.take(3).map(Result::unwrap).collect();
+        let names = lines[header].split(['|', ',']).map(str::trim);
+        let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+        assert_eq!(names, ["y", "x", "value"]);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{format}");
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
 #[test]
 fn truncated_results_show_first_and_last_rows() {
     let shown = |sql: &str| {

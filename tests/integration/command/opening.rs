@@ -216,6 +216,16 @@ fn unsupported_formats_and_locations_get_advice() {
         ("b.nc", b"CDF\x01", "a NetCDF file cannot be read"),
         ("a.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file cannot be read"),
         ("a.grib2", b"GRIB", "engine='cfgrib'"),
+        (
+            "noext",
+            b"\x89HDF\r\n\x1a\n",
+            "open_dataset('noext', engine='h5netcdf', phony_dims='sort').to_zarr('noext.zarr')",
+        ),
+        (
+            "no-ext",
+            b"CDF\x02",
+            "open_dataset('no-ext').to_zarr('no-ext.zarr')",
+        ),
     ] {
         let file = path(name);
         std::fs::write(&file, bytes).unwrap();

@@ -329,3 +329,22 @@ async fn a_statement_that_runs_again_is_evaluated_again() {
     }
     assert_ne!(answers[0], answers[1]);
 }
+
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn packed_values_are_served_as_the_option_unpack_says() {
+    let (_folder, path) = crate::formats::zarr::stores::unpacked("packed_v3.zarr");
+    let sql = "SELECT round(min(value), 2) AS v, arrow_typeof(min(value)) AS t FROM t2m";
+    for (options, value, data_type) in [
+        (&["--unpack", "never"][..], "-2315", "Int16"),
+        (&["--unpack", "always"], "250.0", "Float64"),
+        (&[], "250.0", "Float64"),
+    ] {
+        let server = Server::start(&[options, &[path.to_str().unwrap()]].concat());
+        let mut client = server.client().await;
+        let answer = text(&query(&mut client, sql).await.unwrap());
+        let cells: Vec<_> = answer.lines().nth(3).unwrap().split('|').collect();
+        let cells: Vec<_> = cells.iter().map(|cell| cell.trim()).collect();
+        assert_eq!(cells[1..3], [value, data_type], "{options:?}");
+    }
+}

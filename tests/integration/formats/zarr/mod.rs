@@ -8,5 +8,5 @@ mod hostile;
 mod links;
 mod mapped;
 mod mutations;
-mod stores;
+pub mod stores;
 mod writing;
