@@ -178,12 +178,92 @@ fn common_mistakes_get_specific_errors() {
             "error: a subquery refers to 'lat' of the query around it in a way that cannot be turned into a join ",
         ),
         (
+            "SELECT variance(value) FROM temperature",
+            "error: Invalid function 'variance'; write var(x), the same as var_samp(x), or var_pop(x)\n",
+        ),
+        (
             "SELECT max(temperature) FROM temperature AS a JOIN temperature AS b ON a.lat = b.lat",
             "error: 'temperature' is ambiguous: it could be any of a.temperature, b.temperature\n",
         ),
     ] {
         let told = complaint(&[WEATHER, "-c", statement]);
         assert!(told.starts_with(expected), "{told}");
+    }
+}
+
+/// DataFusion turns most correlated subqueries into joins. The advice for the others is pinned here
+/// together with statements that follow it.
+#[test]
+fn subqueries_that_cannot_be_joined_get_advice() {
+    let value = "a subquery that refers to the query around it cannot be turned into a join here";
+    let condition = "EXISTS or IN with a subquery cannot be turned into a join here";
+    let place =
+        "a subquery that refers to the query around it can be in the SELECT list and in WHERE";
+    let of_t = "FROM humidity h WHERE h.lat = t.lat";
+    for (statement, expected) in [
+        (
+            format!(
+                "SELECT lat FROM temperature t WHERE value > (SELECT value {of_t} ORDER BY time LIMIT 1)"
+            ),
+            value,
+        ),
+        (
+            format!("SELECT lat, (SELECT value {of_t} ORDER BY time LIMIT 1) FROM temperature t"),
+            value,
+        ),
+        (
+            format!("SELECT avg((SELECT max(value) {of_t})) FROM temperature t"),
+            value,
+        ),
+        (
+            format!("SELECT lat FROM temperature t WHERE value > (SELECT value {of_t})"),
+            value,
+        ),
+        (
+            format!(
+                "SELECT lat FROM temperature t WHERE value > (SELECT max(value) {of_t} GROUP BY lon)"
+            ),
+            value,
+        ),
+        (
+            format!("SELECT lat FROM temperature t ORDER BY (SELECT max(value) {of_t})"),
+            place,
+        ),
+        (
+            format!(
+                "SELECT lat FROM temperature t WHERE EXISTS (SELECT value {of_t} ORDER BY time LIMIT 1)"
+            ),
+            condition,
+        ),
+        (
+            format!(
+                "SELECT lat FROM temperature t WHERE value NOT IN (SELECT value {of_t} ORDER BY time LIMIT 1)"
+            ),
+            condition,
+        ),
+        (
+            format!("SELECT lat, EXISTS (SELECT value {of_t}) FROM temperature t"),
+            condition,
+        ),
+        (
+            format!("SELECT lat, value IN (SELECT value {of_t}) FROM temperature t"),
+            condition,
+        ),
+    ] {
+        let told = complaint(&[WEATHER, "-c", &statement]);
+        assert!(
+            told.starts_with(&format!("error: {expected}")),
+            "{statement}: {told}"
+        );
+    }
+    for statement in [
+        format!("SELECT lat FROM temperature t WHERE value > (SELECT first_value(value ORDER BY time) {of_t})"),
+        "SELECT lat, h.found IS NOT NULL FROM temperature t LEFT JOIN (SELECT DISTINCT lat AS key, true AS found FROM humidity) h \
+         ON h.key = t.lat"
+            .to_owned(),
+        format!("SELECT lat FROM (SELECT lat, (SELECT max(value) {of_t}) AS m FROM temperature t) ORDER BY m"),
+    ] {
+        answer(&[WEATHER, "-c", &statement]);
     }
 }
 

@@ -18,7 +18,7 @@ use tet_sql::provider::sql::budget::parse;
 const MAX_TABLES: usize = 12;
 
 /// Functions of other systems and their equivalents here.
-const EQUIVALENTS: [(&str, &str); 31] = [
+const EQUIVALENTS: [(&str, &str); 32] = [
     ("any_value", "first_value(x)"),
     ("argmax", "arg_max(x, value)"),
     ("argmin", "arg_min(x, value)"),
@@ -63,6 +63,7 @@ const EQUIVALENTS: [(&str, &str); 31] = [
     ("strftime", "to_char(time, '%Y-%m-%d')"),
     ("strptime", "to_timestamp(text, '%d.%m.%Y')"),
     ("time_bucket", "date_bin(INTERVAL '6 hours', time)"),
+    ("variance", "var(x), the same as var_samp(x), or var_pop(x)"),
     ("weekday", "date_part('isodow', time)"),
     ("weekofyear", "week(time)"),
 ];
@@ -85,6 +86,9 @@ pub async fn advised(context: &SessionContext, sql: &str, message: String) -> St
     }
     if message.contains("OuterReferenceColumn(") {
         return outer_reference_advice(&message);
+    }
+    if let Some(advice) = subquery_advice(&message) {
+        return advice.to_owned();
     }
     if let Some(advice) = grouping_advice(context, sql) {
         return advice;
@@ -115,6 +119,39 @@ fn outer_reference_advice(message: &str) -> String {
         "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (LIMIT, ORDER BY, or a \
          comparison other than =); write a join with GROUP BY, or a window function, instead"
     )
+}
+
+/// Explains why a subquery cannot be planned, and what to write instead.
+fn subquery_advice(message: &str) -> Option<&'static str> {
+    const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
+                         by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
+                         argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
+                         GROUP BY";
+    const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
+                             refers to the query around it, then in its own WHERE, without LIMIT and UNION; elsewhere, write a LEFT \
+                             JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+    const PLACE: &str = "a subquery that refers to the query around it can be in the SELECT list and in WHERE, but not in ORDER BY or a \
+                         window; give it a name in the SELECT list of a subquery in FROM, and use this name";
+    if let Some((_, expression)) =
+        message.split_once("Physical plan does not support logical expression ")
+    {
+        return match expression.split_once('(')?.0 {
+            "ScalarSubquery" => Some(VALUE),
+            "Exists" | "InSubquery" | "SetComparison" => Some(CONDITION),
+            _ => None,
+        };
+    }
+    [
+        (
+            "In/Exist/SetComparison subquery can only be used in ",
+            CONDITION,
+        ),
+        ("Correlated scalar subquery can only be used in ", PLACE),
+        ("Correlated scalar subquery must be aggregated", VALUE),
+        ("A GROUP BY clause in a scalar correlated subquery ", VALUE),
+    ]
+    .into_iter()
+    .find_map(|(start, advice)| message.contains(start).then_some(advice))
 }
 
 /// Finds a subquery in FROM that refers to a table beside it.
