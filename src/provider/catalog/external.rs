@@ -121,11 +121,7 @@ impl TableProviderFactory for ArrayTableFactory {
         given.sort();
         for (key, value) in given {
             let key = key.strip_prefix(FORMAT_PREFIX).unwrap_or(key);
-            let mut own = self.format.options().iter();
-            match own.find(|own| own.eq_ignore_ascii_case(key)) {
-                Some(own) => options = options.with_format_option(*own, value),
-                None => options.set(key, value)?,
-            }
+            options.set_with(self.format.options(), key, value)?;
         }
         let table = open_locations(&command.locations, &options, state.config())?;
         Ok(Arc::new(table))

@@ -230,11 +230,16 @@ impl TableProvider for ArrayTable {
         }
         #[cfg(not(feature = "tiledb"))]
         let _ = (state, input, operation);
+        let format = self.source.format();
+        // Documents cannot be stored as arrays.
+        let ending = match format {
+            "tatami" => "tatami",
+            _ => "tet",
+        };
         not_impl_err!(
-            "cannot insert into {}: {} files are read-only; write a new file with COPY (SELECT ... UNION ALL \
-             ...) TO 'new.tet'",
-            self.source.name(),
-            self.source.format()
+            "cannot insert into {}: {format} files are read-only; write a new file with COPY (SELECT ... UNION ALL \
+             ...) TO 'new.{ending}'",
+            self.source.name()
         )
     }
 }

@@ -39,6 +39,33 @@ async fn refusal(ctx: &SessionContext, query: &str, path: &Path, options: &str) 
 }
 
 #[tokio::test]
+async fn unknown_options_of_tables_list_those_of_the_format() {
+    let (ctx, folder) = (session(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("a");
+    copy(&ctx, "SELECT 1 AS x, 2 AS v", &path, "dims 'x'").await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TILEDB LOCATION '{}' OPTIONS (timestmp '10')",
+        path.display()
+    );
+    let message = error(&ctx, &sql).await;
+    for name in [
+        "access",
+        "extent",
+        "key_file",
+        "timestamp",
+        "timestamp_start",
+        "zone_maps",
+    ] {
+        assert!(message.contains(name), "{message}");
+    }
+    let unknown = error(&ctx, "COPY (SELECT 1 AS x) TO 'a' STORED AS NONSENSE").await;
+    assert!(
+        unknown.contains("TET, ZARR, TILEDB, TATAMI, PARQUET"),
+        "{unknown}"
+    );
+}
+
+#[tokio::test]
 async fn dense_arrays_from_rows_in_any_order() {
     let (ctx, folder) = (session(), tempfile::tempdir().unwrap());
     let path = folder.path().join("grid");

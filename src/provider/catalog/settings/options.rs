@@ -11,6 +11,23 @@ use crate::format::tet::OpenOptions;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::unpack::Unpack;
 
+/// The names of the options that all formats have.
+const NAMES: [&str; 13] = [
+    "access",
+    "dataset",
+    "declare_ordering",
+    "decode_coords",
+    "decode_times",
+    "dims",
+    "file_column",
+    "fill_as_null",
+    "ignore_footer",
+    "nan_as_null",
+    "text_labels",
+    "unpack",
+    "zone_maps",
+];
+
 /// Options for opening and reading array files.
 ///
 /// Options that shape the columns of a table are fixed when the file is opened. The others only
@@ -192,6 +209,16 @@ impl ArrayOptions {
     /// # Errors
     /// Returns an error if there is no such option, or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        self.set_with(&[], name, value)
+    }
+
+    /// Sets an option by name, where `own` are the options that only one format has.
+    pub(crate) fn set_with(&mut self, own: &[&str], name: &str, value: &str) -> Result<()> {
+        if let Some(own) = own.iter().find(|own| own.eq_ignore_ascii_case(name)) {
+            self.format_options
+                .insert((*own).to_string(), value.to_string());
+            return Ok(());
+        }
         let switch = || match value.trim().to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -230,10 +257,12 @@ impl ArrayOptions {
                 Err(message) => return plan_err!("option {message}"),
             },
             _ => {
+                let mut names = [&NAMES, own].concat();
+                names.sort_unstable();
+                let last = names.pop().unwrap_or_default();
                 return plan_err!(
-                    "unknown option {name}, expected one of access, dataset, declare_ordering, decode_coords, \
-                     decode_times, dims, file_column, fill_as_null, ignore_footer, nan_as_null, text_labels, unpack or \
-                     zone_maps"
+                    "unknown option {name}, expected one of {} or {last}",
+                    names.join(", ")
                 );
             }
         }

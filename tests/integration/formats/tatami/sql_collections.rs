@@ -111,3 +111,23 @@ async fn scans_are_decoded_in_another_session() {
         assert_eq!(rows(&ctx, sql).await, [expected], "{sql}");
     }
 }
+
+#[tokio::test]
+async fn unknown_options_and_inserts_name_the_format() {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = copy(directory.path());
+    let ctx = open(&manifest, "").await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE u STORED AS TATAMI LOCATION '{}' OPTIONS (txt 'lossy')",
+        manifest.display()
+    );
+    let text = error(&ctx, &sql).await;
+    let names = "access, blobs, dataset, declare_ordering, decode_coords, decode_times, dims, file_column, fill_as_null, \
+                 ignore_footer, nan_as_null, text, text_labels, unpack or zone_maps";
+    assert!(
+        text.contains(&format!("unknown option txt, expected one of {names}")),
+        "{text}"
+    );
+    let text = error(&ctx, "INSERT INTO t SELECT * FROM t").await;
+    assert!(text.contains("TO 'new.tatami'"), "{text}");
+}
