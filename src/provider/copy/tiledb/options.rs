@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use datafusion::common::{Result, config_err};
 
-use crate::format::tiledb::{Layout, Pipeline};
+use crate::format::tiledb::{Filter, Layout, Pipeline};
 
 /// The prefix that DataFusion adds to options without one.
 const FORMAT_PREFIX: &str = "format.";
@@ -76,7 +76,7 @@ impl TileDbOptions {
                 _ => config_err!("option {key} is {value:?}, expected a number from 1"),
             };
             let filters = || match Pipeline::from_str(value) {
-                Ok(filters) => Ok(filters),
+                Ok(filters) => check_levels(key, filters),
                 Err(fault) => config_err!("option {key}: {fault}"),
             };
             let lower = key.to_ascii_lowercase();
@@ -125,6 +125,28 @@ impl TileDbOptions {
     }
 }
 
+/// Checks the compression levels of filters. The level -1 is the compressor's default.
+fn check_levels(key: &str, pipeline: Pipeline) -> Result<Pipeline> {
+    for filter in pipeline.filters() {
+        let (name, level, levels, range) = match filter {
+            Filter::Gzip { level } => ("gzip", *level, -1..=9, "from -1 (the default) to 9"),
+            Filter::Zstd { level } => ("zstd", *level, -7..=22, "from -7 to 22"),
+            Filter::Bzip2 { level: -1 } => continue,
+            Filter::Bzip2 { level } => {
+                let range = "from 1 to 9, or -1 (the default)";
+                ("bzip2", *level, 1..=9, range)
+            }
+            _ => continue,
+        };
+        if !levels.contains(&level) {
+            return config_err!(
+                "option {key}: the level of {name} is {level}, expected a number {range}"
+            );
+        }
+    }
+    Ok(pipeline)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +183,24 @@ mod tests {
     }
 
     #[test]
+    fn levels_of_the_compressors_are_accepted() {
+        for filters in [
+            "gzip",
+            "gzip(-1)",
+            "gzip(0)",
+            "gzip(9)",
+            "zstd(-7)",
+            "zstd(22)",
+            "bzip2(-1)",
+            "bzip2(1)",
+            "bzip2(9)",
+            "lz4(12)",
+        ] {
+            assert!(parse(&[("filters", filters)]).is_ok(), "{filters}");
+        }
+    }
+
+    #[test]
     fn what_is_no_option_is_refused() {
         for (key, value, expected) in [
             ("chunk", "10", "unknown option chunk"),
@@ -172,6 +212,20 @@ mod tests {
                 "expected row-major, col-major or hilbert",
             ),
             ("filters", "zip", "filter is \"zip\""),
+            (
+                "filters",
+                "zstd(999)",
+                "option filters: the level of zstd is 999, expected a number from -7 to 22",
+            ),
+            ("filters", "zstd(-8)", "from -7 to 22"),
+            (
+                "filters.a",
+                "rle, gzip(99)",
+                "option filters.a: the level of gzip is 99",
+            ),
+            ("filters", "gzip(-2)", "from -1 (the default) to 9"),
+            ("filters", "bzip2(0)", "from 1 to 9, or -1 (the default)"),
+            ("filters", "bzip2(10)", "the level of bzip2 is 10"),
             ("duplicates", "true", "requires a sparse array"),
             ("cell_order", "hilbert", "requires a sparse array"),
         ] {
