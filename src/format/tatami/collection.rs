@@ -5,7 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
+use crate::format::io::storage::Access;
 use crate::format::tatami::bytes::Cursor;
+use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::layout::bounds::ValueBounds;
 use crate::format::tatami::layout::checks::check_bounds;
 use crate::format::tatami::layout::header::check_crc;
@@ -73,7 +75,16 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collection {
     path: PathBuf,
-    members: Vec<Member>,
+    log: Log,
+}
+
+/// The contents of a manifest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Log {
+    /// The live members.
+    pub members: Vec<Member>,
+    /// The number of bytes from the first record that is cut off or has a wrong checksum to the end.
+    pub unread_bytes: usize,
 }
 
 impl Collection {
@@ -94,10 +105,10 @@ impl Collection {
             return Err(Fault::new("length in bytes", length, expected).at(place()));
         }
         let bytes = std::fs::read(path).map_err(Error::io(path, "read"))?;
-        let members = parse(&bytes).map_err(|fault| fault.at(place()))?;
+        let log = parse(&bytes).map_err(|fault| fault.at(place()))?;
         Ok(Self {
             path: path.to_path_buf(),
-            members,
+            log,
         })
     }
 
@@ -108,7 +119,27 @@ impl Collection {
 
     /// The live members, in the order in which they were added.
     pub fn members(&self) -> &[Member] {
-        &self.members
+        &self.log.members
+    }
+
+    /// Returns an error if the log ends before the end of the manifest. An interrupted append leaves such a
+    /// manifest, and so does damage, after which members may be missing.
+    pub fn check_end(&self) -> Result<()> {
+        let bytes = self.log.unread_bytes;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let found = format!("cut off or has a wrong checksum, {bytes} bytes before the end");
+        let fault = Fault::new("record", found, "records up to the end of the manifest");
+        Err(fault.at(ErrorLocation::part(&self.path, "manifest")))
+    }
+
+    /// Opens the file of a member.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened, or is not the one that the manifest describes.
+    pub fn open_member(&self, member: &Member, access: Access) -> Result<TatamiFile> {
+        member.open_at(&self.member_path(member), access)
     }
 
     /// Returns the path of a member's file.
@@ -120,8 +151,8 @@ impl Collection {
     }
 }
 
-/// Returns the live members of a manifest.
-pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, Fault> {
+/// Reads a manifest up to the first record that is cut off or has a wrong checksum.
+pub(super) fn parse(bytes: &[u8]) -> Result<Log, Fault> {
     let mut log = Cursor::new(bytes);
     let magic = log.array::<4>("magic")?;
     let version = log.byte("version")?;
@@ -130,7 +161,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, Fault> {
         return Err(Fault::new("magic", found, "\"TMAN\" version 1"));
     }
     let mut members: Vec<Member> = Vec::new();
+    let mut unread_bytes = log.remaining();
     while let Ok((kind, body)) = next_record(&mut log) {
+        unread_bytes = log.remaining();
         let mut body = Cursor::new(body);
         match kind {
             RECORD_ADD => {
@@ -154,11 +187,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, Fault> {
             _ => {}
         }
     }
-    Ok(members)
+    Ok(Log {
+        members,
+        unread_bytes,
+    })
 }
 
 /// Reads the next record. Fails at the end of the log.
-pub(super) fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fault> {
+fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fault> {
     let record = log.rest();
     let kind = log.byte("record kind")?;
     let body = log.byte_string("record length")?;
@@ -168,6 +204,23 @@ pub(super) fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fa
 }
 
 impl Member {
+    /// Opens the file at a path. Fails if it is not the one that the manifest describes.
+    pub(crate) fn open_at(&self, path: &Path, access: Access) -> Result<TatamiFile> {
+        let file = TatamiFile::open(path, access)?;
+        let found = (file.rows(), file.trailer().footer_crc);
+        let expected = (self.rows, self.footer_crc);
+        if found != expected {
+            let text = |(rows, crc)| format!("{rows} rows and the footer checksum {crc:#010x}");
+            return Err(Error::malformed(
+                ErrorLocation::file(path),
+                "content",
+                text(found),
+                format!("{}, as the manifest has it", text(expected)),
+            ));
+        }
+        Ok(file)
+    }
+
     fn parse(body: &mut Cursor<'_>) -> Result<Self, Fault> {
         let path = PathBuf::from(body.text("member path")?);
         if !is_inside(&path) {

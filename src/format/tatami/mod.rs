@@ -29,6 +29,7 @@ mod pages;
 mod ranges;
 pub mod search;
 mod verify;
+mod verify_collection;
 mod writer;
 
 pub use crate::format::fault::Fault;
@@ -66,6 +67,7 @@ pub use pages::strings::Strings;
 pub use pages::values::{ColumnValues, Values};
 pub use ranges::{IndexRecord, RangeBuffer};
 pub use verify::verify;
+pub use verify_collection::verify_collection;
 pub use writer::{
     BitSlice, CollectionChange, InputColumn, InputValues, MAX_ROW_GROUP_BYTES, MAX_ROW_GROUP_ROWS,
     MAX_ZSTD_LEVEL, SearchSegment, TatamiWriter, WriterOptions, WrittenFile,

@@ -24,7 +24,7 @@ use crate::format::tatami::ranges::RangeBuffer;
 use crate::format::tatami::search::Segment;
 
 /// The maximum number of problems that are listed.
-const MAX_PROBLEMS: usize = 100;
+pub(super) const MAX_PROBLEMS: usize = 100;
 
 /// Checks a file, and returns the problems found, at most 100. Reads all records, and checks their
 /// checksums, lengths and counts. With `is_deep`, also decodes all values and compares them with zones,

@@ -58,7 +58,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = INFO_EXAMPLES)]
 pub struct InfoArguments {
-    /// A .tet or .tatami file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
+    /// A .tet or .tatami file, a tatami.manifest, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// The datasets (the default)
     #[arg(long)]
@@ -99,7 +99,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
-    /// A .tet or .tatami file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
+    /// A .tet or .tatami file, a tatami.manifest, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// Decode every chunk, not only the first 128
     #[arg(long)]

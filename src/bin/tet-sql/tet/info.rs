@@ -9,13 +9,13 @@ use tet_sql::format::tet::repair::anatomy::Anatomy;
 
 use super::Failure;
 use super::arguments::InfoArguments;
-#[cfg(feature = "tatami")]
-use super::documents;
 use super::lines::{clean, row, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 use super::other;
 #[cfg(feature = "tiledb")]
 use super::tiledb;
+#[cfg(feature = "tatami")]
+use super::{collection, documents};
 
 /// The maximum number of labels shown for an axis.
 const SOME_LABELS: usize = 8;
@@ -56,6 +56,10 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
     #[cfg(feature = "tatami")]
     if let Some(file) = documents::open(&arguments.file)? {
         return documents::info(&file, &sections, most, arguments.json, output);
+    }
+    #[cfg(feature = "tatami")]
+    if let Some(members) = collection::open(&arguments.file)? {
+        return collection::info(&members, arguments.json, output);
     }
     #[cfg(feature = "tiledb")]
     if let Some(arrays) = tiledb::open(&arguments.file, arguments.key_file.as_deref())? {

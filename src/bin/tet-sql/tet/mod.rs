@@ -12,6 +12,8 @@
 
 mod arguments;
 mod cancel;
+#[cfg(feature = "tatami")]
+mod collection;
 mod convert;
 #[cfg(feature = "tatami")]
 mod documents;

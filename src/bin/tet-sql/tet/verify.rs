@@ -8,18 +8,22 @@ use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify, veri
 
 use super::Failure;
 use super::arguments::VerifyArguments;
-#[cfg(feature = "tatami")]
-use super::documents;
 use super::lines::{clean, shape, write_json};
 use super::other;
 #[cfg(feature = "tiledb")]
 use super::tiledb;
+#[cfg(feature = "tatami")]
+use super::{collection, documents};
 
 /// Checks a file and writes the findings. Returns `true` if the file is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     #[cfg(feature = "tatami")]
     if let Some(file) = documents::open(&arguments.file)? {
         return documents::check(&file, arguments.deep, arguments.json, output);
+    }
+    #[cfg(feature = "tatami")]
+    if let Some(members) = collection::open(&arguments.file)? {
+        return collection::check(&members, arguments.deep, arguments.json, output);
     }
     #[cfg(feature = "tiledb")]
     if let Some(arrays) = tiledb::open(&arguments.file, arguments.key_file.as_deref())? {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::target;
-use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
+use crate::format::tatami::bytes::{put_byte_string, put_varint};
 use crate::format::tatami::collection::{
     self, Collection, MANIFEST_MAGIC, MANIFEST_VERSION, MAX_MANIFEST_BYTES, Member, MemberZone,
     RECORD_ADD, RECORD_REMOVE, RECORD_SET_TIER,
@@ -42,15 +42,10 @@ impl Collection {
             }
             Err(error) => return Err(Error::io(path, "read")(error)),
         };
-        collection::parse(&log).map_err(|fault| fault.at(ErrorLocation::part(path, "manifest")))?;
+        let known = collection::parse(&log)
+            .map_err(|fault| fault.at(ErrorLocation::part(path, "manifest")))?;
         // Readers stop at a record that is cut off, so that record is dropped before new ones are appended.
-        // The magic and the version were checked when the log was parsed.
-        let mut rest = Cursor::new(&log[MANIFEST_MAGIC.len() + 1..]);
-        let mut left = rest.remaining();
-        while collection::next_record(&mut rest).is_ok() {
-            left = rest.remaining();
-        }
-        log.truncate(log.len() - left);
+        log.truncate(log.len() - known.unread_bytes);
         for change in changes {
             change
                 .encode(&mut log)

@@ -11,7 +11,7 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 
 use crate::error::{Error, ErrorLocation};
 use crate::format::io::storage::Access;
-use crate::format::tatami::{Member, TatamiFile, ValueBounds};
+use crate::format::tatami::{Member, ValueBounds};
 use crate::provider::adapters::tatami::table::{BytesAs, DocumentTable, TextOptions, stem};
 use crate::provider::adapters::tatami::values::column_bounds;
 use crate::provider::catalog::description::TableDescription;
@@ -106,18 +106,7 @@ impl MemberTable {
     }
 
     fn open(&self) -> Result<DocumentTable, Error> {
-        let file = TatamiFile::open(&self.path, self.access)?;
-        let found = (file.rows(), file.trailer().footer_crc);
-        let expected = (self.member.rows, self.member.footer_crc);
-        if found != expected {
-            let text = |(rows, crc)| format!("{rows} rows and the footer checksum {crc:#010x}");
-            return Err(Error::malformed(
-                ErrorLocation::file(&self.path),
-                "content",
-                text(found),
-                format!("{}, as the manifest has it", text(expected)),
-            ));
-        }
+        let file = self.member.open_at(&self.path, self.access)?;
         DocumentTable::try_new(Arc::new(file), self.name.clone(), &self.options)
     }
 
