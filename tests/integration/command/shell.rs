@@ -60,6 +60,57 @@ fn listings_accept_patterns() {
 }
 
 #[test]
+fn tables_that_match_a_pattern_are_described() {
+    let titles = |command: &str| -> Vec<String> {
+        let output = answer(&[WEATHER, "-c", command]);
+        let lines = output
+            .lines()
+            .filter(|line| line.starts_with("weather_small."));
+        lines.map(str::to_owned).collect()
+    };
+    let (t, long) = ("weather_small.temperature", "weather_small.time_lat_lon");
+    for command in [
+        "\\d t*",
+        "\\d+ t*",
+        ".schema t*",
+        ".schema T%",
+        "\\d weather_small.t*",
+    ] {
+        assert_eq!(titles(command), [t, long], "{command}");
+    }
+    let all = titles("\\d weather_*.*");
+    assert_eq!(all, titles(".schema"));
+    assert_eq!(all.len(), 4);
+    // A name is not a pattern.
+    let one = answer(&[WEATHER, "-c", "\\d temperature"]);
+    assert!(one.starts_with("temperature\n"), "{one}");
+    for command in ["\\d x*", ".schema other.*"] {
+        let told = complaint(&[WEATHER, "-c", command]);
+        assert!(told.starts_with("error: no table matches "), "{told}");
+    }
+    assert!(complaint(&[WEATHER, "-c", "\\d x"]).contains("'x'"));
+}
+
+/// Only DataFusion's table functions have no documentation.
+#[test]
+fn functions_have_descriptions_and_examples() {
+    let undocumented = rows(
+        "SELECT function_name FROM tet_functions() WHERE description IS NULL OR description = '' \
+         OR syntax_example LIKE '%(...)%' ORDER BY 1",
+    );
+    let names: Vec<_> = undocumented[1..]
+        .iter()
+        .map(|row| row[0].as_str())
+        .collect();
+    assert_eq!(names, ["generate_series", "range"]);
+    let found = rows("SHOW FUNCTIONS LIKE 'nearest%'");
+    assert_eq!(found[1][2], "nearest(dimension, target)");
+    // An alias is described as its function.
+    let found = rows("SHOW FUNCTIONS LIKE 'max_by'");
+    assert_eq!(found[1][2..], rows("SHOW FUNCTIONS LIKE 'arg_max'")[1][2..]);
+}
+
+#[test]
 fn functions_of_this_crate_are_shown() {
     let names: Vec<String> = rows("SHOW FUNCTIONS")
         .into_iter()

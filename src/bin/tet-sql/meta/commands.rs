@@ -202,7 +202,7 @@ impl Shell {
         let width = output::for_text(&self.output).style().width;
         let text = self.engine.run(move |_| async move {
             match table {
-                Some(table) => describe::one(&context, &table, width).await,
+                Some(table) => describe::named(&context, &table, width).await,
                 None => describe::all(&context, width).await,
             }
         })?;

@@ -1,7 +1,7 @@
 //! Describes tables for `.schema`.
 
 use crate::failure::Failure;
-use crate::meta::tables;
+use crate::meta::tables::{self, Listed};
 use crate::output::formats::READABLE;
 use crate::output::wrapping::{aligned, wrapped};
 use crate::size::human_size;
@@ -19,8 +19,9 @@ const LABEL: usize = 13;
 /// The indentation of the rows of a section.
 const INDENT: usize = 4;
 
-/// Returns the description of one table, with lines of at most `width` columns.
-pub async fn one(
+/// Returns the description of one table, or of those that match a pattern, with lines of at most
+/// `width` columns.
+pub async fn named(
     context: &SessionContext,
     name: &str,
     width: Option<usize>,
@@ -30,20 +31,37 @@ pub async fn one(
         return describe(context, name, reference, width).await;
     }
     // Also accept the exact name in the file, which SQL would require in quotes.
-    let listed = tables::list(context).into_iter();
-    let mut found = listed.filter(|listed| {
+    let listed = tables::list(context);
+    let mut exact = listed.iter().filter(|listed| {
         listed.table == name || format!("{}.{}", listed.schema, listed.table) == name
     });
-    match found.next() {
-        Some(listed) => describe(context, name, listed.reference, width).await,
-        None => describe(context, name, reference, width).await,
+    if let Some(listed) = exact.next() {
+        return describe(context, name, listed.reference.clone(), width).await;
+    }
+    if !name.contains(['*', '?', '%']) {
+        return describe(context, name, reference, width).await;
+    }
+    let matching = tables::matching(listed, Some(name))?;
+    match matching.is_empty() {
+        true => Err(Failure::message(format!(
+            "no table matches {name}; .tables lists all"
+        ))),
+        false => each(context, matching, width).await,
     }
 }
 
 /// Returns the descriptions of all tables, with lines of at most `width` columns.
 pub async fn all(context: &SessionContext, width: Option<usize>) -> Result<String, Failure> {
+    each(context, tables::list(context), width).await
+}
+
+async fn each(
+    context: &SessionContext,
+    tables: Vec<Listed>,
+    width: Option<usize>,
+) -> Result<String, Failure> {
     let mut text = String::new();
-    for listed in tables::list(context) {
+    for listed in tables {
         if !text.is_empty() {
             text.push('\n');
         }
@@ -256,10 +274,16 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(
-            one(&context, "v", None).await.unwrap(),
+            named(&context, "v", None).await.unwrap(),
             "v\n    column  type   null\n    a       Int64  no\n    b       Utf8   no\n"
         );
         assert!(all(&context, None).await.unwrap().starts_with("public.v\n"));
-        assert!(one(&context, "nowhere", None).await.is_err());
+        assert!(named(&context, "nowhere", None).await.is_err());
+        assert!(
+            named(&context, "V*", None)
+                .await
+                .unwrap()
+                .starts_with("public.v\n")
+        );
     }
 }

@@ -19,17 +19,17 @@ const GROUPS: [Group; 5] = [
         "Data",
         &[
             Command {
-                names: &[".tables", "\\dt", "\\d"],
+                names: &[".tables", "\\dt"],
                 arguments: "[PATTERN]",
                 summary: "list the tables",
-                more: "With dimensions, types, units and sizes. PATTERN is temp*, %temp% or, with a schema, demo.t*. \\d TABLE describes \
-                       a table.",
+                more: "With dimensions, types, units and sizes. PATTERN is temp*, %temp% or, with a schema, demo.t*. \\d without a \
+                       table lists them, too.",
             },
             Command {
                 names: &[".schema", "\\d", "\\d+"],
                 arguments: "[TABLE]",
                 summary: "describe a table, or all",
-                more: "Dimensions with their coordinates, chunks, codecs, sizes, fill values and attributes.",
+                more: "TABLE may be a pattern, as for .tables. \\d without a table lists them. Shows dimensions with their coordinates, chunks, codecs, sizes, fill values and attributes.",
             },
             Command {
                 names: &[".databases", "\\l", "\\l+"],
@@ -168,7 +168,7 @@ const GROUPS: [Group; 5] = [
                 names: &[".read", "\\i"],
                 arguments: "FILE",
                 summary: "run the statements of a file",
-                more: "",
+                more: "A named pipe is read until its writer closes it.",
             },
             Command {
                 names: &[".edit", "\\e"],

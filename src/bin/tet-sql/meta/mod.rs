@@ -31,7 +31,7 @@ pub enum Meta {
     Schemas(Option<String>),
     /// Lists the functions, or those whose names match a pattern.
     Functions(Option<String>),
-    /// Describes a table, or all tables.
+    /// Describes the tables that match a name or a pattern, or all tables.
     Describe(Option<String>),
     /// Lists the chunks of a table.
     Chunks(String),
@@ -319,6 +319,7 @@ mod tests {
                 Meta::Open(path("a.tet"), Some("w".to_owned())),
             ),
             ("\\dt demo.*", Meta::Tables(Some("demo.*".to_owned()))),
+            (".schema t*", Meta::Describe(Some("t*".to_owned()))),
             ("\\d+ t", Meta::Describe(Some("t".to_owned()))),
             ("\\l+", Meta::Files(true)),
             ("\\df a*", Meta::Functions(Some("a*".to_owned()))),

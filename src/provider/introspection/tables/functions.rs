@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 /// The name of the function.
 pub(crate) const NAME: &str = "tet_functions";
 
-/// Name, signature and description of functions of this crate.
+/// Name, signature and description of functions of this crate, in alphabetical order.
 const KNOWN: &[(&str, &str, &str)] = &[
     (
         "arg_max",
@@ -27,16 +27,39 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "arg_min(x, value)",
         "The x of the row with the min value.",
     ),
+    ("day", "day(time)", "The day of the month, from 1 to 31."),
+    (
+        "dayofyear",
+        "dayofyear(time)",
+        "The day of the year, from 1 to 366.",
+    ),
+    (
+        "haversine",
+        "haversine(lat1, lon1, lat2, lon2)",
+        "The great-circle distance of two points in kilometres.",
+    ),
     (
         "histogram",
         "histogram(value, low, high, bins)",
         "The number of values in each of several bins of equal width.",
     ),
+    ("hour", "hour(time)", "The hour of a time, from 0 to 23."),
     #[cfg(feature = "tatami")]
     (
         "matches",
         "matches(text, 'words', 'all' | 'any')",
         "True if a text contains all of the words.",
+    ),
+    (
+        "minute",
+        "minute(time)",
+        "The minute of the hour, from 0 to 59.",
+    ),
+    ("month", "month(time)", "The month of a time, from 1 to 12."),
+    (
+        "nearest",
+        "nearest(dimension, target)",
+        "True at the coordinate of a dimension that is nearest to the target.",
     ),
     (
         "norm_l1",
@@ -53,6 +76,21 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "quantile",
         "quantile(value, fraction)",
         "The value below which a fraction of all values lies.",
+    ),
+    (
+        "quarter",
+        "quarter(time)",
+        "The quarter of the year, from 1 to 4.",
+    ),
+    (
+        "season",
+        "season(time)",
+        "The meteorological season of a time: DJF, MAM, JJA or SON.",
+    ),
+    (
+        "second",
+        "second(time)",
+        "The second of the minute, from 0 to 59.",
     ),
     #[cfg(feature = "tatami")]
     (
@@ -115,6 +153,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "tiledb_fragments('table')",
         "Fragments of the TileDB arrays of a table.",
     ),
+    (
+        "week",
+        "week(time)",
+        "The ISO week of the year, from 1 to 53.",
+    ),
+    ("year", "year(time)", "The year of a time."),
 ];
 
 /// The table function.
@@ -190,7 +234,9 @@ struct Row {
 fn rows(state: &dyn Session) -> Vec<Row> {
     let mut rows = BTreeMap::new();
     let mut add = |name: &str, own: &str, kind, documentation: Option<&Documentation>| {
-        let known = KNOWN.iter().find(|(known, ..)| *known == name);
+        let known = |name| KNOWN.iter().find(|(known, ..)| *known == name);
+        // A function has the description of the name that it is an alias of.
+        let known = known(name).or_else(|| known(own));
         let (syntax, description) = match (known, documentation) {
             (Some((_, syntax, description)), _) => (*syntax, Some(*description)),
             (None, Some(found)) => (found.syntax_example.trim(), Some(found.description.trim())),
