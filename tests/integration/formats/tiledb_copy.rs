@@ -58,11 +58,6 @@ async fn unknown_options_of_tables_list_those_of_the_format() {
     ] {
         assert!(message.contains(name), "{message}");
     }
-    let unknown = error(&ctx, "COPY (SELECT 1 AS x) TO 'a' STORED AS NONSENSE").await;
-    assert!(
-        unknown.contains("TET, ZARR, TILEDB, TATAMI, PARQUET"),
-        "{unknown}"
-    );
 }
 
 #[tokio::test]
