@@ -121,6 +121,7 @@ pub mod provider;
 pub use error::Error;
 pub use format::io::storage::Access;
 pub use provider::Unpack;
+pub use provider::adapters::create::{CreateArrays, CreateSettings};
 pub use provider::adapters::registry::{Candidate, Format, FormatRegistry};
 pub use provider::attributes::{annotated_schema, result_schema};
 pub use provider::catalog::description::{

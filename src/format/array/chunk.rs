@@ -391,11 +391,12 @@ impl Compressed {
         let length = self.raw_bytes as usize;
         output.clear();
         reserve(output, length, &self.place)?;
-        let zstd = zstd.get().map_err(|error| self.undecodable(&error))?;
+        let broken = |error: &io::Error| undecodable(&self.place, error);
+        let zstd = zstd.get().map_err(|error| broken(&error))?;
         match zstd.decompress_to_buffer(self.stored.bytes(read), output) {
             Ok(produced) => Ok(Some(produced)),
             Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
-            Err(error) => Err(self.undecodable(&error)),
+            Err(error) => Err(broken(&error)),
         }
     }
 
@@ -407,19 +408,17 @@ impl Compressed {
         let most = self.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
         grow(output, end, &self.place)?;
+        let broken = |error: &io::Error| undecodable(&self.place, error);
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
-            None => {
-                let decoder = Decoder::new().map_err(|error| undecodable(&self.place, &error))?;
-                self.decoder.insert(decoder)
-            }
+            unset => unset.insert(Decoder::new().map_err(|error| broken(&error))?),
         };
         let stored = self.stored.bytes(read);
         let mut source = InBuffer::around(&stored[self.consumed..]);
         let mut target = OutBuffer::around(&mut output[self.produced..end]);
         let hint = decoder
             .run(&mut source, &mut target)
-            .map_err(|error| undecodable(&self.place, &error))?;
+            .map_err(|error| broken(&error))?;
         let (taken, written) = (source.pos(), target.pos());
         self.consumed += taken;
         self.produced += written;
@@ -428,13 +427,9 @@ impl Compressed {
             return Ok(Some(self.produced));
         }
         if taken == 0 && written == 0 {
-            return Err(self.undecodable(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+            return Err(broken(&io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         Ok(None)
-    }
-
-    fn undecodable(&self, error: &io::Error) -> Error {
-        undecodable(&self.place, error)
     }
 }
 

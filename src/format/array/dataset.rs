@@ -20,6 +20,7 @@ use crate::format::array::dtype::Dtype;
 pub struct Dataset {
     pub(crate) id: u64,
     pub(crate) name: String,
+    /// The tag of the element type in a `.tet` file; 0 if the type has none.
     pub(crate) dtype_tag: u32,
     pub(crate) dtype: Option<Dtype>,
     pub(crate) shape: Vec<u64>,
@@ -39,7 +40,7 @@ impl Dataset {
         Self {
             id: number as u64,
             name: name.to_string(),
-            dtype_tag: dtype.tag(),
+            dtype_tag: dtype.tag().unwrap_or_default(),
             dtype: Some(dtype),
             shape: shape.to_vec(),
             chunk_shape: chunk_shape.to_vec(),
@@ -78,10 +79,10 @@ impl Dataset {
     /// The element type must be known, the chunk extents above zero, and the size in bytes below
     /// 2^64. A dataset that fails the check does not affect the others of the file.
     pub fn check(&self, path: &Path) -> Result<Dtype> {
-        let place = || ErrorLocation::dataset(path, &self.name);
+        let location = || ErrorLocation::dataset(path, &self.name);
         let Some(dtype) = self.dtype else {
             return Err(Error::malformed(
-                place(),
+                location(),
                 "dtype",
                 format!("tag {}", self.dtype_tag),
                 "a tag from 1 (f32) to 10 (u64)",
@@ -89,7 +90,7 @@ impl Dataset {
         };
         if self.chunk_shape.contains(&0) {
             return Err(Error::malformed(
-                place(),
+                location(),
                 "chunk_shape",
                 format!("{:?}", self.chunk_shape),
                 "extents above zero",
@@ -98,7 +99,7 @@ impl Dataset {
         let bytes = checked_product(&self.shape).and_then(|cells| cells.checked_mul(dtype.size()));
         if bytes.is_none() {
             return Err(Error::malformed(
-                place(),
+                location(),
                 "shape",
                 format!("{:?}", self.shape),
                 "a size in bytes below 2^64",

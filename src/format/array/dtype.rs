@@ -20,10 +20,12 @@ pub enum Dtype {
     /// IEEE 754 binary16.
     F16,
     U64,
+    /// Signed, 8 bits. `.tet` files have no such type.
+    I8,
 }
 
 impl Dtype {
-    /// All element types, in the order of their tags, which start at 1.
+    /// The element types of `.tet` files, in the order of their tags, which start at 1.
     pub const ALL: [Self; 10] = [
         Self::F32,
         Self::F64,
@@ -43,26 +45,16 @@ impl Dtype {
         Self::ALL.get(position).copied()
     }
 
-    /// Returns the tag, from 1 to 10.
-    pub fn tag(self) -> u32 {
-        match self {
-            Self::F32 => 1,
-            Self::F64 => 2,
-            Self::I32 => 3,
-            Self::I64 => 4,
-            Self::U8 => 5,
-            Self::U16 => 6,
-            Self::I16 => 7,
-            Self::U32 => 8,
-            Self::F16 => 9,
-            Self::U64 => 10,
-        }
+    /// Returns the tag, from 1 to 10, or `None` if `.tet` files cannot store the type.
+    pub fn tag(self) -> Option<u32> {
+        let position = Self::ALL.iter().position(|dtype| *dtype == self)?;
+        u32::try_from(position + 1).ok()
     }
 
     /// Returns the number of bytes per element.
     pub fn size(self) -> u64 {
         match self {
-            Self::U8 => 1,
+            Self::U8 | Self::I8 => 1,
             Self::U16 | Self::I16 | Self::F16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
@@ -75,6 +67,7 @@ impl Dtype {
             Self::F16 => "<f2",
             Self::F32 => "<f4",
             Self::F64 => "<f8",
+            Self::I8 => "|i1",
             Self::I16 => "<i2",
             Self::I32 => "<i4",
             Self::I64 => "<i8",
@@ -107,6 +100,7 @@ impl Dtype {
     pub(crate) fn order(self, bits: u64) -> u64 {
         match self {
             Self::U8 | Self::U16 | Self::U32 | Self::U64 => bits,
+            Self::I8 => (bits as u8 as i8 as u64) ^ SIGN,
             Self::I16 => (bits as u16 as i16 as u64) ^ SIGN,
             Self::I32 => (bits as u32 as i32 as u64) ^ SIGN,
             Self::I64 => bits ^ SIGN,
@@ -132,6 +126,7 @@ impl fmt::Display for Dtype {
             Self::I64 => "i64",
             Self::U8 => "u8",
             Self::U16 => "u16",
+            Self::I8 => "i8",
             Self::I16 => "i16",
             Self::U32 => "u32",
             Self::F16 => "f16",
@@ -147,9 +142,11 @@ mod tests {
     #[test]
     fn tags_round_trip() {
         for (position, dtype) in Dtype::ALL.into_iter().enumerate() {
-            assert_eq!(dtype.tag() as usize, position + 1);
-            assert_eq!(Dtype::from_tag(dtype.tag()), Some(dtype));
+            let tag = position as u32 + 1;
+            assert_eq!(dtype.tag(), Some(tag));
+            assert_eq!(Dtype::from_tag(tag), Some(dtype));
         }
+        assert_eq!(Dtype::I8.tag(), None);
         assert_eq!(Dtype::from_tag(0), None);
         assert_eq!(Dtype::from_tag(11), None);
     }
@@ -166,6 +163,7 @@ mod tests {
             (Dtype::I64, ints.map(|value| value as u64)),
             (Dtype::I32, ints.map(|value| (value >> 32) as u32 as u64)),
             (Dtype::I16, ints.map(|value| (value >> 48) as u16 as u64)),
+            (Dtype::I8, [0x80, 0xfe, 0xff, 0, 1, 2, 0x7f]),
             (Dtype::U8, [0, 1, 2, 3, 127, 128, 255]),
         ] {
             let order = ascending.map(|bits| dtype.order(bits));

@@ -19,8 +19,6 @@ const TIME_UNITS: [(&str, &str); 8] = [
 pub(super) enum NpyKind {
     /// A number of a type that datasets have.
     Number(Dtype),
-    /// A signed byte, widened to two bytes.
-    Int8,
     /// A time since 1970 in a CF unit; `i64::MIN` is NaT.
     Instant(&'static str),
     /// A duration in a CF unit; `i64::MIN` is NaT.
@@ -47,7 +45,7 @@ impl Element {
         };
         let kind = match name {
             "b1" | "?" | "u1" => NpyKind::Number(Dtype::U8),
-            "i1" => NpyKind::Int8,
+            "i1" => NpyKind::Number(Dtype::I8),
             "i2" => NpyKind::Number(Dtype::I16),
             "i4" => NpyKind::Number(Dtype::I32),
             "i8" => NpyKind::Number(Dtype::I64),
@@ -76,7 +74,6 @@ impl Element {
     pub fn dtype(self) -> Dtype {
         match self.kind {
             NpyKind::Number(dtype) => dtype,
-            NpyKind::Int8 => Dtype::I16,
             // Strings are read as codes.
             NpyKind::Instant(_)
             | NpyKind::Duration(_)
@@ -89,7 +86,6 @@ impl Element {
     pub fn size(self) -> Option<u64> {
         match self.kind {
             NpyKind::Number(dtype) => Some(dtype.size()),
-            NpyKind::Int8 => Some(1),
             NpyKind::Instant(_) | NpyKind::Duration(_) => Some(8),
             NpyKind::Bytes(length) => Some(length),
             NpyKind::Characters(length) => length.checked_mul(4),
@@ -103,16 +99,14 @@ impl Element {
 
     /// Returns `true` if the bytes of elements can be used as cells without conversion.
     pub fn is_stored_as_cells(self) -> bool {
-        let is_number = !self.is_text() && self.kind != NpyKind::Int8;
-        is_number && (!self.is_big_endian || self.size() == Some(1))
+        !self.is_text() && (!self.is_big_endian || self.size() == Some(1))
     }
 
     /// Appends one element to `cells`, converted to a cell.
     pub fn push_cell(self, element: &[u8], cells: &mut Vec<u8>) {
-        match (self.kind, element) {
-            (NpyKind::Int8, [byte]) => cells.extend(i16::from(*byte as i8).to_le_bytes()),
-            _ if self.is_big_endian => cells.extend(element.iter().rev()),
-            _ => cells.extend(element),
+        match self.is_big_endian {
+            true => cells.extend(element.iter().rev()),
+            false => cells.extend(element),
         }
     }
 
@@ -152,7 +146,7 @@ mod tests {
             (">f4", Dtype::F32, 4, false),
             ("|b1", Dtype::U8, 1, true),
             (">u1", Dtype::U8, 1, true),
-            ("|i1", Dtype::I16, 1, false),
+            ("|i1", Dtype::I8, 1, true),
             ("<M8[ns]", Dtype::I64, 8, true),
             ("<U3", Dtype::I64, 12, false),
             ("|S5", Dtype::I64, 5, false),
@@ -175,10 +169,7 @@ mod tests {
         Element::parse(">i2")
             .unwrap()
             .push_cell(&[1, 2], &mut cells);
-        Element::parse("|i1")
-            .unwrap()
-            .push_cell(&[0xff], &mut cells);
-        assert_eq!(cells, [2, 1, 0xff, 0xff]);
+        assert_eq!(cells, [2, 1]);
         let text = |descr: &str, bytes: &[u8]| Element::parse(descr).unwrap().text(bytes);
         assert_eq!(text("|S4", b"ab\0\0").as_deref(), Some("ab"));
         assert_eq!(

@@ -33,7 +33,6 @@ const MISSING_TEXT: i64 = -1;
 /// | NumPy type | Dataset type |
 /// | --- | --- |
 /// | bool | `u8` |
-/// | `int8` | `i16` |
 /// | `datetime64`, `timedelta64` | `i64` with CF time units; NaT is the fill value |
 /// | strings (`S`, `U`) | `i64` codes with [categories](crate::format::array::Categories) |
 /// | other integers, floats up to 64 bits | the same type |

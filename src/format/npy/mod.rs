@@ -15,7 +15,5 @@ pub use writer::NpyWriter;
 /// The limits on one dataset. The formats have no place for attributes, which writers leave out.
 pub(crate) const LIMITS: Limits = Limits {
     dimensions: header::MAX_DIMENSIONS,
-    attributes: usize::MAX,
-    text_bytes: usize::MAX,
-    labels: 0,
+    ..Limits::NONE
 };

@@ -175,7 +175,7 @@ impl DecodedRun {
         let Some(stored_run) = blobs.runs.get(run) else {
             return Ok(());
         };
-        let place = |fault| {
+        let location = |fault| {
             file.error(
                 file.part(None, blobs.column, &format!(", blob run {run}")),
                 fault,
@@ -201,7 +201,7 @@ impl DecodedRun {
                 payload.start(&header, fields.rest(), dictionary, is_whole)?;
                 split(payload, header.values, starts)
             })
-            .map_err(place)
+            .map_err(location)
     }
 }
 

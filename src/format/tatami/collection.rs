@@ -215,7 +215,7 @@ impl Member {
                 ErrorLocation::file(path),
                 "content",
                 text(found),
-                format!("{}, as the manifest has it", text(expected)),
+                format!("{}, as the manifest states", text(expected)),
             ));
         }
         Ok(file)

@@ -54,7 +54,7 @@ impl TatamiFile {
     /// has another version than 1.1 or a later 1.x, or if the parts of the footer contradict each other.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let storage = Arc::new(Storage::open(path.as_ref())?);
-        let place = |part: &str| ErrorLocation::part(storage.path(), part);
+        let location = |part: &str| ErrorLocation::part(storage.path(), part);
         let length = storage.length();
         let smallest = HEADER_BYTES + TRAILER_BYTES;
         if length < smallest {
@@ -67,33 +67,33 @@ impl TatamiFile {
         }
         let mut bytes = [0; TRAILER_BYTES as usize];
         storage.copy_range(access, length - TRAILER_BYTES, &mut bytes)?;
-        let trailer = Trailer::parse(&bytes).map_err(|fault| fault.at(place("trailer")))?;
+        let trailer = Trailer::parse(&bytes).map_err(|fault| fault.at(location("trailer")))?;
         let footer_end = length - TRAILER_BYTES;
         let footer_start = footer_end
             .checked_sub(u64::from(trailer.footer_length))
             .filter(|start| *start >= HEADER_BYTES)
             .ok_or_else(|| {
                 let expected = format!("at most {}, up to the header", footer_end - HEADER_BYTES);
-                Fault::new("footer length", trailer.footer_length, expected).at(place("trailer"))
+                Fault::new("footer length", trailer.footer_length, expected).at(location("trailer"))
             })?;
         let mut bytes = [0; HEADER_BYTES as usize];
         storage.copy_range(access, 0, &mut bytes)?;
-        let header = FileHeader::parse(&bytes).map_err(|fault| fault.at(place("header")))?;
+        let header = FileHeader::parse(&bytes).map_err(|fault| fault.at(location("header")))?;
         if header.footer_offset != footer_start {
             let expected = format!("{footer_start}, according to the trailer");
             let fault = Fault::new("footer offset", header.footer_offset, expected);
-            return Err(fault.at(place("header")));
+            return Err(fault.at(location("header")));
         }
         let bytes = storage.read_range(access, footer_start..footer_end)?;
         let footer = check_crc("footer checksum", &bytes, trailer.footer_crc)
             .and_then(|()| Footer::parse(&bytes))
-            .map_err(|fault| fault.at(place("footer")))?;
+            .map_err(|fault| fault.at(location("footer")))?;
         if header.rows != footer.stats.rows {
             let expected = format!("{}, as in the footer", footer.stats.rows);
-            return Err(Fault::new("row count", header.rows, expected).at(place("header")));
+            return Err(Fault::new("row count", header.rows, expected).at(location("header")));
         }
         checks::check_footer(&footer, footer_start)
-            .map_err(|(part, fault)| fault.at(place(&part)))?;
+            .map_err(|(part, fault)| fault.at(location(&part)))?;
         let groups = footer.row_groups.len();
         Ok(Self {
             // `check_footer` has checked that each row group has one chunk per column.
@@ -308,7 +308,7 @@ impl TatamiFile {
         if let Some(dictionary) = cache.get() {
             return Ok(dictionary);
         }
-        let place = |fault| self.error(format!("dictionary {index}"), fault);
+        let location = |fault| self.error(format!("dictionary {index}"), fault);
         let header = self.record_header(stored.offset)?;
         let start = stored.offset + RECORD_HEADER_BYTES;
         let end = start + u64::from(header.stored_size);
@@ -318,14 +318,14 @@ impl TatamiFile {
         if end > most || u64::from(header.raw_size) != stored.raw_size {
             let found = format!("{} bytes ({} stored)", header.raw_size, header.stored_size);
             let expected = format!("{} bytes, stored before offset {most}", stored.raw_size);
-            return Err(place(Fault::new("dictionary length", found, expected)));
+            return Err(location(Fault::new("dictionary length", found, expected)));
         }
         let mut buffer = RangeBuffer::default();
         let bytes = buffer.read(&self.storage, self.access, start..end)?;
         let mut decompressor = Decompressor::default();
         let content = decompressor
             .payload(&header, bytes)
-            .map_err(place)?
+            .map_err(location)?
             .to_vec();
         Ok(cache.get_or_init(|| content))
     }

@@ -87,16 +87,16 @@ impl IndexRecord {
         extent: Extent,
         end: u64,
     ) -> Result<Self> {
-        let place = || ErrorLocation::part(storage.path(), name);
+        let location = || ErrorLocation::part(storage.path(), name);
         let start = extent.offset.checked_add(RECORD_HEADER_BYTES);
         let last = start.and_then(|start| start.checked_add(extent.length));
         let (Some(start), Some(last)) = (start, last) else {
             let expected = "an end offset of 64 bits";
-            return Err(Fault::new("record offset", extent.offset, expected).at(place()));
+            return Err(Fault::new("record offset", extent.offset, expected).at(location()));
         };
         if last > end {
             let expected = format!("at most {end}, the offset of the footer");
-            return Err(Fault::new("end of the record", last, expected).at(place()));
+            return Err(Fault::new("end of the record", last, expected).at(location()));
         }
         let mut bytes = [0; RECORD_HEADER_BYTES as usize];
         storage.copy_range(access, extent.offset, &mut bytes)?;
@@ -125,7 +125,7 @@ impl IndexRecord {
                 crc: header.crc,
             });
         };
-        Err(fault.at(place()))
+        Err(fault.at(location()))
     }
 
     /// The length of the payload in bytes.

@@ -1,4 +1,4 @@
-//! [`verify`]: checks a whole file.
+//! Checks a whole file, with [`verify`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

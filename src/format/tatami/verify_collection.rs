@@ -56,11 +56,11 @@ fn check_columns(file: &TatamiFile, expected: &str) -> Result<()> {
     }
 }
 
-/// Checks the length and the zones that the manifest has for a member against its file.
+/// Compares the length and the zones that the manifest states for a member with its file.
 fn check_zones(file: &TatamiFile, member: &Member) -> Result<()> {
     let error = |fault: Fault| fault.at(ErrorLocation::file(file.path()));
     if member.bytes != file.length() {
-        let expected = format!("{}, as the manifest has it", member.bytes);
+        let expected = format!("{}, as the manifest states", member.bytes);
         return Err(error(Fault::new(
             "length in bytes",
             file.length(),

@@ -239,8 +239,8 @@ impl ChunkIndex {
     ) -> Result<ChunkRow> {
         let path = storage.path();
         let dtype = dataset.check(path)?;
-        let place = || ErrorLocation::chunk(path, &dataset.name, chunk);
-        let missing = || Error::MissingChunk(Box::new(place()));
+        let location = || ErrorLocation::chunk(path, &dataset.name, chunk);
+        let missing = || Error::MissingChunk(Box::new(location()));
         if chunk.len() != dataset.shape.len() {
             return Err(missing());
         }
@@ -248,10 +248,15 @@ impl ChunkIndex {
         let row = match self.row_by_arithmetic(storage, access, dataset, chunk, ordinal)? {
             Some(row) => row,
             None => self
-                .row_by_lookup(storage, access, datasets, (dataset.id, ordinal), &place)?
+                .row_by_lookup(storage, access, datasets, (dataset.id, ordinal), &location)?
                 .ok_or_else(missing)?,
         };
-        validate(&row, dataset.chunk_bytes(dtype, chunk), payload_end, &place)
+        validate(
+            &row,
+            dataset.chunk_bytes(dtype, chunk),
+            payload_end,
+            &location,
+        )
     }
 
     fn row_by_arithmetic(
@@ -280,7 +285,7 @@ impl ChunkIndex {
         access: Access,
         datasets: &[Dataset],
         key: (u64, u64),
-        place: &dyn Fn() -> ErrorLocation,
+        location: &dyn Fn() -> ErrorLocation,
     ) -> Result<Option<StoredRow>> {
         let lookup = self.lookup(storage, access, datasets)?;
         let start = lookup.partition_point(|(id, ordinal, _)| (*id, *ordinal) < key);
@@ -292,7 +297,7 @@ impl ChunkIndex {
         };
         if let Some((_, _, second)) = rows.next() {
             return Err(Error::malformed(
-                place(),
+                location(),
                 "chunk index",
                 format!("ambiguous: rows {row} and {second} both describe this chunk"),
                 "one row per chunk",
@@ -390,10 +395,11 @@ pub(crate) fn validate(
     row: &StoredRow,
     cell_bytes: u64,
     payload_end: u64,
-    place: &dyn Fn() -> ErrorLocation,
+    location: &dyn Fn() -> ErrorLocation,
 ) -> Result<ChunkRow> {
-    let malformed =
-        |field, found: String, expected: String| Error::malformed(place(), field, found, expected);
+    let malformed = |field, found: String, expected: String| {
+        Error::malformed(location(), field, found, expected)
+    };
     let codec = match row.codec {
         0 => Codec::Raw,
         1 => Codec::Zstd,

@@ -10,6 +10,7 @@ pub(crate) const LIMITS: Limits = Limits {
     attributes: MAX_ATTRIBUTES,
     text_bytes: MAX_TEXT,
     labels: MAX_LABELS,
+    allow_i8: false,
 };
 
 /// Maximum number of labels per axis.

@@ -8,7 +8,7 @@ use crate::format::tiledb::bytes::u64s;
 use crate::format::tiledb::codecs::{Codecs, Steps};
 use crate::format::tiledb::directory::Region;
 use crate::format::tiledb::fault::Fault;
-use crate::format::tiledb::fragment::{Field, FileKind, Fragment, MAX_TILE_CELLS};
+use crate::format::tiledb::fragment::{Field, FieldFile, Fragment, MAX_TILE_CELLS};
 use crate::format::tiledb::schema::CellValues;
 use crate::format::tiledb::tile;
 
@@ -82,7 +82,7 @@ impl TileReader {
             if let Some(steps) = &field.fixed {
                 let length = cells.saturating_mul(8);
                 let mut offsets = std::mem::take(&mut self.offsets);
-                let file = FileKind::Fixed;
+                let file = FieldFile::Fixed;
                 self.decode(
                     fragment,
                     field,
@@ -101,12 +101,17 @@ impl TileReader {
                 self.offsets = offsets;
                 if !buffers.offsets.is_sorted() || buffers.offsets.first() != Some(&0) {
                     let fault = Fault::new("cell offsets", "out of order", "increasing from 0");
-                    return Err(fault.at(self.location(fragment, field, tile, FileKind::Fixed)?));
+                    return Err(fault.at(self.location(
+                        fragment,
+                        field,
+                        tile,
+                        FieldFile::Fixed,
+                    )?));
                 }
             }
             let offsets = &mut buffers.offsets;
             let texts = variable.texts.map(|_| (cells, offsets));
-            let (file, values) = (FileKind::Variable, &mut buffers.values);
+            let (file, values) = (FieldFile::Variable, &mut buffers.values);
             self.decode(
                 fragment,
                 field,
@@ -118,7 +123,7 @@ impl TileReader {
             )?;
         } else if let Some(steps) = &field.fixed {
             let length = cells.saturating_mul(field.cell_bytes);
-            let (file, values) = (FileKind::Fixed, &mut buffers.values);
+            let (file, values) = (FieldFile::Fixed, &mut buffers.values);
             let bytes = |cells: usize| cells.saturating_mul(field.cell_bytes).min(length);
             let range = (length, bytes(needed.start)..bytes(needed.end));
             starts.values =
@@ -126,7 +131,7 @@ impl TileReader {
         }
         match &field.validity {
             Some(steps) => {
-                let (file, validity) = (FileKind::Validity, &mut buffers.validity);
+                let (file, validity) = (FieldFile::Validity, &mut buffers.validity);
                 let range = (cells, needed.start..needed.end.min(cells));
                 starts.validity =
                     self.decode(fragment, field, (file, steps), tile, range, validity, None)?;
@@ -153,7 +158,7 @@ impl TileReader {
         &mut self,
         fragment: &Fragment,
         field: &Field,
-        (file, steps): (FileKind, &Steps),
+        (file, steps): (FieldFile, &Steps),
         tile: u64,
         (length, needed): (usize, Range<usize>),
         output: &mut Vec<u8>,
@@ -175,7 +180,7 @@ impl TileReader {
         fragment: &Fragment,
         field: &Field,
         tile: u64,
-        file: FileKind,
+        file: FieldFile,
     ) -> Result<ErrorLocation> {
         let (storage, _) = fragment.tile_range(field, file, tile)?;
         let part = format!("field {:?}, tile {tile}", field.name);

@@ -23,8 +23,8 @@ impl ZarrArray {
 
     /// Returns the type that cells are read as.
     ///
-    /// Booleans are `u8`, 0 or 1. `int8` is widened to `i16`. Instants and durations are `i64` in
-    /// the unit of the attribute `units`. Strings are `i64` codes; the attribute
+    /// Booleans are `u8`, 0 or 1. Instants and durations are `i64` in the unit of the attribute
+    /// `units`. Strings are `i64` codes; the attribute
     /// `tetration_categories` and its continuations hold the string of each code.
     pub fn dtype(&self) -> Dtype {
         self.description.element.dtype

@@ -97,21 +97,12 @@ pub(super) fn crop(
 }
 
 /// Converts stored cells in the machine's byte order to little-endian cells of the dataset's type.
-/// `spare` is a scratch buffer.
-pub(super) fn convert(kind: &CellKind, dtype: Dtype, cells: &mut Vec<u8>, spare: &mut Vec<u8>) {
+pub(super) fn convert(kind: &CellKind, dtype: Dtype, cells: &mut Vec<u8>) {
     match kind {
         CellKind::Boolean => {
             for byte in cells {
                 *byte = u8::from(*byte != 0);
             }
-        }
-        CellKind::Int8 => {
-            spare.clear();
-            let widened = cells
-                .iter()
-                .map(|byte| i16::from(*byte as i8).to_le_bytes());
-            spare.extend(widened.flatten());
-            std::mem::swap(cells, spare);
         }
         _ if cfg!(target_endian = "big") => {
             for cell in cells.chunks_exact_mut(dtype.size() as usize) {

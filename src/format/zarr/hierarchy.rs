@@ -260,10 +260,10 @@ impl ZarrHierarchy {
         } = context;
         if is_present {
             cells::crop(cells, &described.chunk_shape, &extents, stored_size, spare);
-            cells::convert(&element.kind, element.dtype, cells, spare);
+            cells::convert(&element.kind, element.dtype, cells);
         } else {
             let mut cell = described.zarrs.fill_value().as_ne_bytes().to_vec();
-            cells::convert(&element.kind, element.dtype, &mut cell, &mut Vec::new());
+            cells::convert(&element.kind, element.dtype, &mut cell);
             let total = cells::byte_count(&extents, element.dtype.size());
             // Cannot overflow: `decode` has checked the size of the whole chunk for this type.
             cells::fill(cells, &cell, total.unwrap_or(0));
@@ -418,17 +418,10 @@ impl ZarrHierarchy {
             }));
         };
         // Exact, since an array whose shards are not a whole number of chunks is left out.
-        let grid: Vec<u64> = described
-            .file_shape
-            .iter()
-            .zip(&described.chunk_shape)
-            .map(|(file, chunk)| file / chunk)
-            .collect();
-        let shard: Vec<u64> = chunk
-            .iter()
-            .zip(&grid)
-            .map(|(position, count)| position / count)
-            .collect();
+        let extents = described.file_shape.iter().zip(&described.chunk_shape);
+        let grid: Vec<u64> = extents.map(|(file, chunk)| file / chunk).collect();
+        let indices = chunk.iter().zip(&grid);
+        let shard: Vec<u64> = indices.map(|(index, count)| index / count).collect();
         let Some((path, metadata)) = self.root.find(&self.file(array, &shard))? else {
             return Ok(None);
         };

@@ -47,7 +47,5 @@ const MAX_DIMENSIONS: usize = 64;
 /// The limits on one dataset.
 pub(crate) const LIMITS: Limits = Limits {
     dimensions: MAX_DIMENSIONS,
-    attributes: usize::MAX,
-    text_bytes: usize::MAX,
-    labels: 0,
+    ..Limits::NONE
 };

@@ -255,11 +255,21 @@ integer!(u64, u64, u64, f64);
 pub trait Total: Copy + Default + Send + 'static {
     /// Adds another sum.
     fn add(&mut self, other: Self);
+
+    /// Converts a sum that statistics state. Integers wrap or round like sums of cells.
+    fn of_sum(sum: KnownSum) -> Self;
 }
 
 impl Total for f64 {
     fn add(&mut self, other: Self) {
         *self += other;
+    }
+
+    fn of_sum(sum: KnownSum) -> Self {
+        match sum {
+            KnownSum::Integer(sum) => sum as f64,
+            KnownSum::Float(sum) => sum,
+        }
     }
 }
 
@@ -267,6 +277,22 @@ impl Total for i64 {
     fn add(&mut self, other: Self) {
         *self = self.wrapping_add(other);
     }
+
+    fn of_sum(sum: KnownSum) -> Self {
+        match sum {
+            KnownSum::Integer(sum) => sum as i64,
+            KnownSum::Float(sum) => sum as i64,
+        }
+    }
+}
+
+/// The exact sum of some cells, known without reading them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KnownSum {
+    /// A sum of integers.
+    Integer(i128),
+    /// A sum of floating-point numbers.
+    Float(f64),
 }
 
 /// A cell that can be summed as f64 and as the natural sum type of its kind.

@@ -438,12 +438,7 @@ fn has_own_groups(part: &LayoutAxis) -> bool {
 /// its own group, and that last axis.
 fn bases(parts: &[LayoutAxis]) -> (Vec<Base>, Vec<Base>) {
     let simple: Vec<&LayoutAxis> = parts.iter().filter(|part| has_own_groups(part)).collect();
-    let nothing = || {
-        vec![Base {
-            offset: 0,
-            group: 0,
-        }]
-    };
+    let nothing = || vec![Base::default()];
     let product = |parts: &[&LayoutAxis]| {
         parts.iter().fold(nothing(), |bases, part| {
             let steps = |base: Base| {

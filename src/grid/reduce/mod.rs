@@ -50,6 +50,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use cell::KnownSum;
 pub use group_counts::{GroupCounts, IndexCounts, index_counts};
 pub use layout::{AxisGroups, Layout};
 pub use moments::{RequestedAggregates, SumKind};

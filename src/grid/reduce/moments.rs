@@ -1,6 +1,8 @@
 //! The accumulators of all groups, for one type of cell.
 
-use crate::grid::reduce::cell::{Both, ExceptFill, Keep, Number, Numbers, SumInto, Total, Within};
+use crate::grid::reduce::cell::{
+    Both, ExceptFill, Keep, KnownSum, Number, Numbers, SumInto, Total, Within,
+};
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
 use crate::grid::reduce::group_counts::GroupCounts;
@@ -252,12 +254,26 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Adds cells of one group that statistics describe: their min and max, and the number of kept
-    /// and of skipped cells. Only for reductions without sums and deviations.
-    pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
+    /// Adds cells of one group that statistics describe: their min and max, their sum, and the
+    /// number of kept and of skipped cells. Only for reductions without deviations.
+    pub fn add_known(
+        &mut self,
+        group: usize,
+        extremes: Option<(C, C)>,
+        sum: Option<KnownSum>,
+        count: u64,
+        missing: u64,
+    ) {
         self.count_known(group, count, missing);
         if let Some((min, max)) = extremes {
             self.add_known_extremes(group, min, max);
+        }
+        match (&mut self.totals, sum) {
+            (Some(GroupSums::Float(totals)), Some(sum)) => totals[group].add(f64::of_sum(sum)),
+            (Some(GroupSums::Natural(totals)), Some(sum)) => {
+                totals[group].add(C::Natural::of_sum(sum));
+            }
+            _ => {}
         }
     }
 

@@ -10,7 +10,7 @@ use arrow::datatypes::{
 };
 use half::f16;
 
-use crate::grid::reduce::cell::{Cell, Number, Within};
+use crate::grid::reduce::cell::{Cell, KnownSum, Number, Within};
 use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::Layout;
 use crate::grid::reduce::moments::{GroupExtremes, GroupSums, Moments, RequestedAggregates};
@@ -199,12 +199,13 @@ impl Reduction {
     }
 
     /// Adds cells of one group that statistics describe, without reading them: the bits of their
-    /// min and max (of f32 for f16 cells), and the number of kept and of skipped cells. Only for
-    /// reductions without sums and deviations.
+    /// min and max (of f32 for f16 cells), the sum of the kept cells, and the number of kept and of
+    /// skipped cells. Only for reductions without deviations; one with sums needs `sum`.
     pub fn add_known(
         &mut self,
         group: usize,
         extremes: Option<(u64, u64)>,
+        sum: Option<KnownSum>,
         count: u64,
         missing: u64,
     ) {
@@ -212,7 +213,7 @@ impl Reduction {
             extremes.map(|(min, max)| (C::from_pattern(min), C::from_pattern(max)))
         }
         for_any!(&mut self.moments, moments => {
-            moments.add_known(group, typed(extremes), count, missing);
+            moments.add_known(group, typed(extremes), sum, count, missing);
         });
     }
 

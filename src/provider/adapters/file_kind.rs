@@ -1,13 +1,12 @@
 //! The formats that `COPY` and `tet convert` can write, by file name.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use datafusion::common::{Result, plan_err};
 
-use crate::format::array::Limits;
-#[cfg(feature = "zarr")]
-use crate::format::zarr;
-use crate::format::{npy, tet};
+use crate::provider::adapters::create::CreateArrays;
+use crate::provider::adapters::registry::FormatRegistry;
 
 /// A file format that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,28 +89,15 @@ impl FileKind {
 
     /// Returns `true` if files of this format hold arrays rather than rows.
     pub fn is_array(self) -> bool {
-        match self {
-            Self::Tet | Self::Npy => true,
-            #[cfg(feature = "zarr")]
-            Self::Zarr => true,
-            _ => false,
-        }
+        self.creator().is_some()
     }
 
-    /// Returns the limits of an array format on one dataset. Other formats have none.
-    pub(in crate::provider) fn limits(self) -> Limits {
-        match self {
-            Self::Tet => tet::LIMITS,
-            Self::Npy => npy::LIMITS,
-            #[cfg(feature = "zarr")]
-            Self::Zarr => zarr::LIMITS,
-            _ => Limits {
-                dimensions: usize::MAX,
-                attributes: usize::MAX,
-                text_bytes: usize::MAX,
-                labels: 0,
-            },
-        }
+    /// Returns what creates array files of this format; `None` if the format holds rows.
+    pub(in crate::provider) fn creator(self) -> Option<Arc<dyn CreateArrays>> {
+        let formats = FormatRegistry::default();
+        let mut formats = formats.formats().iter();
+        let format = formats.find(|format| format.keywords().contains(&self.stored_as()))?;
+        format.creator()
     }
 
     /// The keyword after `STORED AS`.

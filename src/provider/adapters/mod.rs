@@ -1,6 +1,7 @@
 //! Adapters of file formats to containers, block sources and grids, and the registry of formats.
 
 pub mod arrays;
+pub mod create;
 pub(crate) mod file_kind;
 pub mod registry;
 #[cfg(feature = "tatami")]

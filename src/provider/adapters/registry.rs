@@ -11,13 +11,14 @@ use datafusion::prelude::SessionConfig;
 use crate::error::Error;
 use crate::format::foreign;
 use crate::provider::adapters::arrays::built_in;
+use crate::provider::adapters::create::CreateArrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
 /// The number of bytes at the start of a file by which formats recognise it.
 const START: u64 = 520;
 
-/// A file format: how to recognise and open its files.
+/// A file format: how to recognise, open and create its files.
 ///
 /// Formats are part of a session by way of a [`FormatRegistry`].
 pub trait Format: Debug + Send + Sync {
@@ -62,6 +63,11 @@ pub trait Format: Debug + Send + Sync {
         options: &ArrayOptions,
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error>;
+
+    /// Returns what creates array files of this format; `None` if `COPY` and `tet convert` cannot.
+    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
+        None
+    }
 }
 
 /// A file or directory whose format is not known yet.

@@ -189,7 +189,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
             factories.insert((*keyword).to_string(), Arc::new(factory));
         }
     }
-    let ours = ArrayFormatFactory::all().into_iter();
+    let ours = formats.formats().iter().rev();
+    let ours = ours.flat_map(|format| ArrayFormatFactory::of(format.as_ref()));
     let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
     let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
@@ -197,7 +198,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let of_rows = of_rows.chain([document_format_factory()]);
     #[cfg(feature = "tiledb")]
     let of_rows = of_rows.chain([tiledb_format_factory()]);
-    for format in ours.chain(of_rows) {
+    for format in of_rows.chain(ours) {
         // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }

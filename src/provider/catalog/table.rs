@@ -102,7 +102,7 @@ impl ArrayTable {
     }
 
     /// Returns the source of the table's blocks. After `INSERT INTO` the table, the source includes the
-    /// new rows; if it cannot be opened again, the last source that could.
+    /// new rows. If the array cannot be opened again, returns the source that was opened last.
     pub fn source(&self) -> Arc<dyn BlockSource> {
         let current = self.current();
         current.unwrap_or_else(|_| self.last_opened())

@@ -17,8 +17,9 @@ use crate::format::npy::contiguous_chunk;
 use crate::format::tet::LIMITS;
 use crate::grid::{CoordinateSource, Selection, infer_labels};
 use crate::provider::adapters::arrays::{
-    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, WriteOptions, base, create_file, group,
+    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, base, group,
 };
+use crate::provider::adapters::create::CreateSettings;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -44,6 +45,9 @@ pub(super) fn convert(
     options: &ConvertOptions,
     progress: &ConvertProgress,
 ) -> Result<Converted> {
+    let Some(creator) = target.creator() else {
+        return plan_err!("{}: holds rows, not arrays", output.display());
+    };
     let (path, named) = split_dataset(input);
     let read_options = options.read_options().with_access(Access::Pread);
     let session = SessionConfig::new();
@@ -75,10 +79,9 @@ pub(super) fn convert(
     if specs.is_empty() {
         return plan_err!("{}: there is no array to convert", input.display());
     }
-    let writing = WriteOptions {
-        zone_maps: options.zone_maps,
+    let settings = CreateSettings {
+        format_options: options.created_with(),
         history: ("convert", file.format()),
-        is_zarr_2: false,
     };
     if target == FileKind::Npy {
         let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
@@ -90,7 +93,7 @@ pub(super) fn convert(
             ));
         }
     }
-    let mut writer = create_file(target, output, specs, &writing)?;
+    let mut writer = creator.create(output, specs, &settings)?;
     let datasets = contents.iter().filter_map(|content| match content {
         ArraySource::Array(array, _) => cells(array.dataset()),
         ArraySource::Cells(_) => None,
@@ -205,6 +208,10 @@ impl ConversionPlan<'_> {
             metadata
                 .attrs
                 .insert(attribute.to_string(), fill.text(dtype));
+        }
+        // `copy` widens the cells.
+        if self.target == FileKind::Tet && dtype == Dtype::I8 {
+            dtype = Dtype::I16;
         }
         let shape = dataset.shape();
         if metadata.dim_names.is_empty()

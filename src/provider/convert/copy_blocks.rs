@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
 use datafusion::common::{Result, exec_err};
 
-use crate::format::array::{ArrayWriter, Dataset, copy_chunk};
+use crate::format::array::{ArrayWriter, Dataset, Dtype, copy_chunk};
 use crate::format::io::storage::Access;
 use crate::grid::{ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::{StoredArray, StoredWindowReader};
@@ -46,7 +46,8 @@ pub(super) fn copy(
             writer.path().display()
         );
     };
-    let size = described.check(writer.path())?.size();
+    let dtype = described.check(writer.path())?;
+    let size = dtype.size();
     let most_bytes = options.memory as u64 / IN_FLIGHT;
     let extents = extents(
         stored.chunk_grid(),
@@ -73,7 +74,10 @@ pub(super) fn copy(
                     return;
                 };
                 let window = grid.window(&position);
-                let read = read(&mut reader, &reading, copied, &window, progress);
+                let mut read = read(&mut reader, &reading, copied, &window, progress);
+                if reading.dtype() == Dtype::I8 && dtype == Dtype::I16 {
+                    read = read.map(|cells| widened(&cells));
+                }
                 let is_last = read.is_err();
                 // The receiver is dropped if writing has failed.
                 if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
@@ -112,6 +116,13 @@ fn read(
             return Ok(cells);
         }
     }
+}
+
+/// Converts cells of type `i8` to `i16`.
+fn widened(cells: &[u8]) -> Vec<u8> {
+    let cells = cells.iter();
+    let cells = cells.map(|cell| i16::from(*cell as i8).to_le_bytes());
+    cells.flatten().collect()
 }
 
 /// Returns unpacked values as bytes, with NaN in place of nulls.

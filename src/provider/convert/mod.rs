@@ -100,6 +100,15 @@ impl ConvertOptions {
             .collect()
     }
 
+    /// Returns the options for creating array files that only some formats have.
+    fn created_with(&self) -> BTreeMap<String, String> {
+        let zone_maps = self.zone_maps.then(|| ("zone_maps", "true"));
+        let options = zone_maps.into_iter();
+        options
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
     /// Returns the options for reading array files.
     fn read_options(&self) -> ArrayOptions {
         let mut options = ArrayOptions::new().with_unpack(self.unpack);

@@ -128,7 +128,7 @@ fn array_format(
         spelling: Spelling::Flags,
         dims: options.dims.clone(),
         chunk: options.chunk.clone(),
-        zone_maps: options.zone_maps,
+        format_options: options.created_with(),
         ..CopyOptions::default()
     };
     copied.compression = options.compression.unwrap_or(copied.compression);

@@ -23,7 +23,7 @@ const MAX_READS_PER_BLOCK: usize = 2;
 
 /// The context of writing chunks.
 pub(super) struct Assembly<'a> {
-    pub places: ChunkLookup,
+    pub lookup: ChunkLookup,
     /// For each dataset, the bytes of a missing cell.
     pub fills: Vec<Vec<u8>>,
     /// The index of the first value dataset in the writer. Coordinate datasets precede it.
@@ -85,9 +85,9 @@ impl Assembly<'_> {
         let cell: u64 = self.fills.iter().map(|fill| fill.len() as u64).sum();
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut bytes = u64::MAX;
-        for chunk in 0..self.places.chunks() {
+        for chunk in 0..self.lookup.chunks() {
             // `has_row` takes one bit per cell, which is rounded up to a byte here.
-            let more = self.places.cells(chunk).saturating_mul(cell + 1);
+            let more = self.lookup.cells(chunk).saturating_mul(cell + 1);
             bytes = bytes.saturating_add(more);
             match runs.last_mut() {
                 Some(run) if bytes <= budget => run.end = chunk + 1,
@@ -107,7 +107,7 @@ impl Assembly<'_> {
         for number in 0..spool.len() {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                let chunks = (0..block.rows).map(|row| self.places.chunk(&block.codes, row));
+                let chunks = (0..block.rows).map(|row| self.lookup.chunk(&block.codes, row));
                 let (first, end) = chunks.fold((u64::MAX, 0), |(first, end), chunk| {
                     (first.min(chunk), end.max(chunk + 1))
                 });
@@ -139,7 +139,7 @@ impl Assembly<'_> {
                     });
                 }
                 for row in 0..block.rows {
-                    let chunk = self.places.chunk(&block.codes, row);
+                    let chunk = self.lookup.chunk(&block.codes, row);
                     if !all.contains(&chunk) {
                         continue;
                     }
@@ -191,7 +191,7 @@ impl Assembly<'_> {
         let mut cells = 0u64;
         for chunk in run.clone() {
             starts.push(cells);
-            cells += self.places.cells(chunk);
+            cells += self.lookup.cells(chunk);
         }
         starts.push(cells);
         let Ok(cells) = usize::try_from(cells) else {
@@ -210,12 +210,12 @@ impl Assembly<'_> {
             self.check_cancelled()?;
             reader.read(number, |block| {
                 for row in 0..block.rows {
-                    let chunk = self.places.chunk(&block.codes, row);
+                    let chunk = self.lookup.chunk(&block.codes, row);
                     if !run.contains(&chunk) {
                         continue;
                     }
                     let start = starts[(chunk - run.start) as usize];
-                    let cell = (start + self.places.cell(&block.codes, row)) as usize;
+                    let cell = (start + self.lookup.cell(&block.codes, row)) as usize;
                     let bit = 1u64 << (cell % 64);
                     if has_row[cell / 64] & bit != 0 {
                         let codes: Vec<u32> = block.codes.iter().map(|codes| codes[row]).collect();
@@ -243,7 +243,7 @@ impl Assembly<'_> {
             for (chunk, cells) in run.clone().zip(starts.windows(2)) {
                 self.check_cancelled()?;
                 let cells = &array[cells[0] as usize * size..cells[1] as usize * size];
-                let position = self.places.position(chunk);
+                let position = self.lookup.position(chunk);
                 writer.write_chunk(self.first_dataset + measure, &position, cells)?;
             }
         }

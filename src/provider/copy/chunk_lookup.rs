@@ -99,21 +99,21 @@ mod tests {
     fn every_cell_has_its_place() {
         let grid = ChunkGrid::new(vec![5, 4], vec![2, 3]);
         // The codes are in descending order along the first axis.
-        let places = ChunkLookup::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
-        assert_eq!(places.chunks(), 6);
+        let lookup = ChunkLookup::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
+        assert_eq!(lookup.chunks(), 6);
         let mut seen = Vec::new();
         for i in 0..5u32 {
             for j in 0..4u32 {
                 let codes = [vec![4 - i], vec![j]];
-                let chunk = places.chunk(&codes, 0);
-                let window = grid.window(&places.position(chunk));
+                let chunk = lookup.chunk(&codes, 0);
+                let window = grid.window(&lookup.position(chunk));
                 let ranges = window.ranges();
                 let (i, j) = (u64::from(i), u64::from(j));
                 assert!(ranges[0].contains(&i) && ranges[1].contains(&j));
                 let cell =
                     (i - ranges[0].start) * (ranges[1].end - ranges[1].start) + j - ranges[1].start;
-                assert_eq!(places.cell(&codes, 0), cell);
-                assert!(cell < places.cells(chunk));
+                assert_eq!(lookup.cell(&codes, 0), cell);
+                assert!(cell < lookup.cells(chunk));
                 seen.push((chunk, cell));
             }
         }

@@ -44,7 +44,7 @@ impl ArraySink {
         // Only integers can still be packed. Other values have been unpacked, so these attributes
         // no longer apply.
         let is_unpacked = !field.data_type().is_integer();
-        let limits = self.kind.limits();
+        let limits = self.creator.limits();
         metadata.attrs = carried(field, &limits);
         metadata.attrs.retain(|key, _| {
             let is_stale = is_unpacked && UNPACK_ATTRIBUTES.contains(&key.as_str());

@@ -25,48 +25,65 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::provider::adapters::create::CreateArrays;
+#[cfg(feature = "cli")]
 use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::registry::Format;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
 
 /// A factory that makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, and
-/// likewise for Zarr. [`enable_arrays`](crate::enable_arrays) registers it in a session.
+/// likewise for other formats. [`enable_arrays`](crate::enable_arrays) registers one for each name of
+/// the formats in the session's registry.
 #[derive(Debug, Clone)]
-pub struct ArrayFormatFactory {
-    kind: FileKind,
-    /// The options that apply unless a statement overrides them.
-    defaults: CopyOptions,
-}
+pub struct ArrayFormatFactory(ArrayTarget);
 
 impl ArrayFormatFactory {
-    /// Returns a factory for each array format that rows can be written to.
-    pub fn all() -> Vec<Self> {
-        let kinds = [
-            FileKind::Tet,
-            #[cfg(feature = "zarr")]
-            FileKind::Zarr,
-        ];
-        let factories = kinds.into_iter();
-        factories
-            .filter_map(|kind| Self::with_options(kind, CopyOptions::default()))
-            .collect()
+    /// Returns a factory for each keyword and each file name extension of a format. There are none
+    /// if rows cannot be written to the format.
+    pub fn of(format: &dyn Format) -> Vec<Self> {
+        let Some(creator) = format.creator().filter(|creator| creator.keeps_metadata()) else {
+            return Vec::new();
+        };
+        let keywords = format
+            .keywords()
+            .iter()
+            .map(|keyword| keyword.to_lowercase());
+        // COPY looks up the part of a file name after its last dot.
+        let extensions = format
+            .extensions()
+            .iter()
+            .filter(|name| !name.contains('.'));
+        let extensions = extensions.map(ToString::to_string);
+        let mut names: Vec<String> = keywords.chain(extensions).collect();
+        names.sort();
+        names.dedup();
+        let factories = names.into_iter().map(|name| {
+            Self(ArrayTarget {
+                name,
+                creator: Arc::clone(&creator),
+                options: CopyOptions::default(),
+            })
+        });
+        factories.collect()
     }
 
     /// Returns a factory with other default options, or `None` if rows cannot be written to this
     /// format.
-    pub(in crate::provider) fn with_options(kind: FileKind, defaults: CopyOptions) -> Option<Self> {
-        match kind {
-            FileKind::Tet => Some(Self { kind, defaults }),
-            #[cfg(feature = "zarr")]
-            FileKind::Zarr => Some(Self { kind, defaults }),
-            _ => None,
-        }
+    #[cfg(feature = "cli")]
+    pub(in crate::provider) fn with_options(kind: FileKind, options: CopyOptions) -> Option<Self> {
+        let creator = kind.creator().filter(|creator| creator.keeps_metadata())?;
+        Some(Self(ArrayTarget {
+            name: kind.stored_as().to_lowercase(),
+            creator,
+            options,
+        }))
     }
 }
 
 impl GetExt for ArrayFormatFactory {
     fn get_ext(&self) -> String {
-        self.kind.stored_as().to_lowercase()
+        self.0.name.clone()
     }
 }
 
@@ -76,17 +93,16 @@ impl FileFormatFactory for ArrayFormatFactory {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(CopyFormat(ArrayTarget {
-            kind: self.kind,
-            options: self.defaults.clone().parse(format_options, self.kind)?,
-        })))
+        let mut target = self.0.clone();
+        let creator = target.creator.as_ref();
+        target.options = target
+            .options
+            .parse(format_options, &target.name, creator)?;
+        Ok(Arc::new(CopyFormat(target)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CopyFormat(ArrayTarget {
-            kind: self.kind,
-            options: self.defaults.clone(),
-        }))
+        Arc::new(CopyFormat(self.0.clone()))
     }
 }
 
@@ -158,9 +174,13 @@ impl<T: ParsedTarget> FileFormatFactory for CopyFormatFactory<T> {
 #[derive(Debug)]
 pub(super) struct CopyFormat<T>(pub T);
 
+/// Arrays of one format.
 #[derive(Debug, Clone)]
 struct ArrayTarget {
-    kind: FileKind,
+    /// The keyword or the file name extension of the format, in lower case.
+    name: String,
+    creator: Arc<dyn CreateArrays>,
+    /// The options that apply unless a statement overrides them.
     options: CopyOptions,
 }
 
@@ -171,7 +191,7 @@ impl CopyTarget for ArrayTarget {
     const PARTITIONED: &'static str = "an array is written as one file, without PARTITIONED BY";
 
     fn extension(&self) -> String {
-        self.kind.stored_as().to_lowercase()
+        self.name.clone()
     }
 
     fn sink(
@@ -180,8 +200,8 @@ impl CopyTarget for ArrayTarget {
         schema: &SchemaRef,
         input: &Arc<dyn ExecutionPlan>,
     ) -> Result<(Arc<dyn DataSink>, Option<LexRequirement>)> {
-        let options = self.options.clone();
-        let sink = ArraySink::try_new(self.kind, path, Arc::clone(schema), input, options)?;
+        let (creator, options) = (Arc::clone(&self.creator), self.options.clone());
+        let sink = ArraySink::try_new(creator, path, Arc::clone(schema), input, options)?;
         Ok((Arc::new(sink), None))
     }
 }

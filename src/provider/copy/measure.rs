@@ -6,8 +6,8 @@ use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, max, min};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, TimeUnit, ToByteSlice, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, TimeUnit, ToByteSlice, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, plan_err};
 
@@ -58,12 +58,14 @@ pub(super) struct Values {
 }
 
 impl Measure {
-    /// Creates the dataset of a column. `given` is the fill value from the options.
+    /// Creates the dataset of a column. `given` is the fill value from the options, and `allow_i8` is
+    /// `true` if the format has that type.
     pub fn try_new(
         name: &str,
         data_type: &DataType,
         mut metadata: DatasetMetadata,
         given: Option<&str>,
+        allow_i8: bool,
     ) -> Result<Self> {
         let mut is_text = false;
         let mut set = |units: &str, kind: &str| {
@@ -79,6 +81,7 @@ impl Measure {
             | DataType::Decimal64(..)
             | DataType::Decimal128(..)
             | DataType::Decimal256(..) => (Dtype::F64, DataType::Float64),
+            DataType::Int8 if allow_i8 => (Dtype::I8, DataType::Int8),
             DataType::Int8 | DataType::Int16 => (Dtype::I16, DataType::Int16),
             DataType::Int32 => (Dtype::I32, DataType::Int32),
             DataType::Int64 => (Dtype::I64, DataType::Int64),
@@ -176,6 +179,7 @@ impl Measure {
             Dtype::F16 => bytes::<Float16Type>(&column),
             Dtype::F32 => bytes::<Float32Type>(&column),
             Dtype::F64 => bytes::<Float64Type>(&column),
+            Dtype::I8 => self.integers::<Int8Type>(&column),
             Dtype::I16 => self.integers::<Int16Type>(&column),
             Dtype::I32 => self.integers::<Int32Type>(&column),
             Dtype::I64 => self.integers::<Int64Type>(&column),
@@ -298,6 +302,7 @@ impl Measure {
     /// Returns the min or the max of the type, if it lies outside the range of the values.
     fn free_value(&self) -> Option<i128> {
         let (low, high): (i128, i128) = match self.dtype {
+            Dtype::I8 => (i8::MIN.into(), i8::MAX.into()),
             Dtype::I16 => (i16::MIN.into(), i16::MAX.into()),
             Dtype::I32 => (i32::MIN.into(), i32::MAX.into()),
             Dtype::I64 => (i64::MIN.into(), i64::MAX.into()),
@@ -371,7 +376,7 @@ mod tests {
         for (key, value) in attributes {
             metadata.attrs.insert(key.to_string(), value.to_string());
         }
-        let mut measure = Measure::try_new("v", column.data_type(), metadata, given).unwrap();
+        let mut measure = Measure::try_new("v", column.data_type(), metadata, given, true).unwrap();
         measure.values(column).unwrap();
         measure
     }
@@ -406,31 +411,21 @@ mod tests {
         assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
         assert!(one.metadata.attrs.is_empty());
         let error = measure(&floats, &[], Some("0")).fill(true).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("v has the value 0, which is its fill value"),
-            "{error}"
-        );
+        let expected = "v has the value 0, which is its fill value";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 
     #[test]
     fn what_cannot_mean_missing_is_refused() {
         let all: ArrayRef = Arc::new(UInt8Array::from(vec![0, 255]));
         let error = measure(&all, &[], None).fill(true).unwrap_err();
-        assert!(
-            error.to_string().contains("no fill value is free"),
-            "{error}"
-        );
+        let expected = "no fill value is free";
+        assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(measure(&all, &[], None).fill(false).unwrap(), [0]);
         let error = measure(&all, &[], Some("255")).fill(true).unwrap_err();
         assert!(error.to_string().contains("has the value 255"), "{error}");
-        let error = Measure::try_new(
-            "v",
-            &DataType::UInt8,
-            DatasetMetadata::default(),
-            Some("-1"),
-        );
+        let none = DatasetMetadata::default();
+        let error = Measure::try_new("v", &DataType::UInt8, none, Some("-1"), true);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("no value of v, a dataset of u8"), "{error}");
     }
@@ -438,8 +433,14 @@ mod tests {
     #[test]
     fn times_that_overflow_are_refused() {
         let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1 << 50), None]));
-        let mut one =
-            Measure::try_new("v", times.data_type(), DatasetMetadata::default(), None).unwrap();
+        let mut one = Measure::try_new(
+            "v",
+            times.data_type(),
+            DatasetMetadata::default(),
+            None,
+            true,
+        )
+        .unwrap();
         let error = one.values(&times).err().unwrap().to_string();
         assert!(error.contains("has a value that Timestamp"), "{error}");
         let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1), None]));
@@ -453,8 +454,14 @@ mod tests {
     #[test]
     fn truths_and_texts_are_numbers() {
         let truths: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
-        let mut one =
-            Measure::try_new("v", truths.data_type(), DatasetMetadata::default(), None).unwrap();
+        let mut one = Measure::try_new(
+            "v",
+            truths.data_type(),
+            DatasetMetadata::default(),
+            None,
+            true,
+        )
+        .unwrap();
         assert_eq!(one.values(&truths).unwrap().bytes, [1, 0]);
         let texts: ArrayRef = Arc::new(StringArray::from(vec![
             Some("b"),
@@ -462,8 +469,14 @@ mod tests {
             Some("a"),
             Some("b"),
         ]));
-        let mut one =
-            Measure::try_new("v", texts.data_type(), DatasetMetadata::default(), None).unwrap();
+        let mut one = Measure::try_new(
+            "v",
+            texts.data_type(),
+            DatasetMetadata::default(),
+            None,
+            true,
+        )
+        .unwrap();
         let codes = one.values(&texts).unwrap().bytes;
         let codes: Vec<_> = codes
             .as_chunks::<8>()

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use datafusion::common::{Result, config_err};
 
 use crate::format::array::Compression;
-use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::create::CreateArrays;
 
 /// The prefix that DataFusion adds to option names without a dot.
 const FORMAT_PREFIX: &str = "format.";
@@ -44,11 +44,9 @@ pub struct CopyOptions {
     /// `attribute.NAME` and `attribute.DATASET.NAME`: attributes by name, as spelled in the
     /// statement.
     pub attributes: BTreeMap<String, String>,
-    /// `zone_maps`: embeds zone maps in a `.tet` file. The file's footer is then of version 2.
-    pub zone_maps: bool,
-    /// `zarr_format`: writes a Zarr hierarchy in version 2 of the format if `true`, in version 3 if
-    /// `false`.
-    pub is_zarr_2: bool,
+    /// The options that only the format has, by name: `zone_maps` embeds zone maps in a `.tet` file,
+    /// and `zarr_format` is the version of the format of a Zarr hierarchy.
+    pub format_options: BTreeMap<String, String>,
     /// The spelling of option names in messages.
     pub(in crate::provider) spelling: Spelling,
 }
@@ -63,8 +61,7 @@ impl Default for CopyOptions {
             axis_order: AxisOrder::default(),
             fill_value: None,
             attributes: BTreeMap::new(),
-            zone_maps: false,
-            is_zarr_2: false,
+            format_options: BTreeMap::new(),
             spelling: Spelling::Sql,
         }
     }
@@ -93,14 +90,16 @@ pub enum AxisOrder {
 }
 
 impl CopyOptions {
-    /// Returns these options, overridden by the options of a statement.
+    /// Returns these options, overridden by the options of a statement. `format` is the name of the
+    /// format after `STORED AS`.
     ///
     /// # Errors
     /// Fails if an option does not exist, or if its value is invalid.
     pub(in crate::provider) fn parse(
         self,
         given: &HashMap<String, String>,
-        kind: FileKind,
+        format: &str,
+        creator: &dyn CreateArrays,
     ) -> Result<Self> {
         let mut options = self;
         let mut level = None;
@@ -141,39 +140,24 @@ impl CopyOptions {
                     }
                 }
                 "fill_value" => options.fill_value = Some(value.clone()),
-                #[cfg(feature = "zarr")]
-                "zarr_format" if kind == FileKind::Zarr => {
-                    options.is_zarr_2 = match value.trim() {
-                        "2" => true,
-                        "3" => false,
-                        _ => {
-                            return config_err!("option zarr_format is {value:?}, expected 2 or 3");
-                        }
-                    }
-                }
-                "zone_maps" if kind == FileKind::Tet => {
-                    options.zone_maps = match value.to_ascii_lowercase().as_str() {
-                        "true" => true,
-                        "false" => false,
-                        _ => {
-                            return config_err!(
-                                "option zone_maps is {value:?}, expected true or false"
-                            );
-                        }
-                    }
+                name if creator.options().contains(&name) => {
+                    options
+                        .format_options
+                        .insert(name.to_string(), value.clone());
                 }
                 _ => {
-                    let own = match kind {
-                        FileKind::Tet => "zone_maps",
-                        _ => "zarr_format",
-                    };
+                    let own = creator.options().iter().map(|name| format!("{name}, "));
                     return config_err!(
                         "unknown option {key} of COPY ... STORED AS {}, expected one of dims, chunk, compression (or codec), \
-                         level, dataset, axis_order, fill_value, {own}, attribute.NAME or attribute.DATASET.NAME",
-                        kind.stored_as()
+                         level, dataset, axis_order, fill_value, {}attribute.NAME or attribute.DATASET.NAME",
+                        format.to_uppercase(),
+                        own.collect::<String>()
                     );
                 }
             }
+        }
+        if let Err(message) = creator.check_options(&options.format_options) {
+            return config_err!("{message}");
         }
         options.compression = match (codec, level) {
             (None, None) => options.compression,
@@ -268,12 +252,14 @@ fn number<T: FromStr + PartialOrd + std::fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::adapters::file_kind::FileKind;
 
     fn parse(given: &[(&str, &str)]) -> Result<CopyOptions> {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        CopyOptions::default().parse(&given.collect(), FileKind::Tet)
+        let creator = FileKind::Tet.creator().unwrap();
+        CopyOptions::default().parse(&given.collect(), "tet", creator.as_ref())
     }
 
     #[test]

@@ -19,8 +19,8 @@ use futures::StreamExt;
 
 use crate::format::array::DatasetSpec;
 use crate::grid::ChunkGrid;
-use crate::provider::adapters::arrays::{WriteOptions, base, create_file, group};
-use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::arrays::{base, group};
+use crate::provider::adapters::create::{CreateArrays, CreateSettings};
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::chunk_lookup::ChunkLookup;
@@ -42,7 +42,7 @@ const SMALL_ARRAY_CELLS: u64 = 1 << 28;
 /// Writes rows as arrays.
 #[derive(Debug)]
 pub(super) struct ArraySink {
-    pub(super) kind: FileKind,
+    pub(super) creator: Arc<dyn CreateArrays>,
     path: PathBuf,
     pub(super) schema: SchemaRef,
     /// The origin of each column of the schema.
@@ -57,16 +57,16 @@ impl ArraySink {
     /// # Errors
     /// Fails if the columns cannot become dimensions and values of arrays.
     pub fn try_new(
-        kind: FileKind,
+        creator: Arc<dyn CreateArrays>,
         path: PathBuf,
         schema: SchemaRef,
         input: &Arc<dyn ExecutionPlan>,
         options: CopyOptions,
     ) -> Result<Self> {
         let origins = Origin::of_columns(input);
-        let columns = Columns::of(&schema, &origins, &options, kind.limits().dimensions)?;
+        let columns = Columns::of(&schema, &origins, &options, creator.limits().dimensions)?;
         let sink = Self {
-            kind,
+            creator,
             path,
             schema,
             origins,
@@ -113,9 +113,8 @@ impl ArraySink {
 
     fn check_path(&self) -> Result<()> {
         let path = self.path.display();
-        // `COPY` replaces an existing Zarr directory, but puts no `.tet` file in place of a
-        // directory.
-        if self.path.is_dir() && self.kind == FileKind::Tet {
+        // `COPY` puts no file in place of a directory.
+        if self.path.is_dir() && !self.creator.creates_directories() {
             return plan_err!("{path} is a directory, expected the path of a file");
         }
         let folder = self.path.parent();
@@ -203,13 +202,14 @@ impl DataSink for ArraySink {
         }
         spool.finish()?;
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let guard = CancelOnDrop(Arc::clone(&is_cancelled));
-        let (kind, path, options) = (self.kind, self.path.clone(), self.options.clone());
+        let _guard = CancelOnDrop(Arc::clone(&is_cancelled));
+        let creator = Arc::clone(&self.creator);
+        let (path, options) = (self.path.clone(), self.options.clone());
         let context = Arc::clone(context);
-        let task = SpawnedTask::spawn_blocking(move || {
+        in_background(move || {
             let _memory = memory;
             rows.write(
-                kind,
+                creator.as_ref(),
                 &path,
                 &options,
                 count,
@@ -217,13 +217,18 @@ impl DataSink for ArraySink {
                 &context,
                 &is_cancelled,
             )
-        });
-        let written = task
-            .await
-            .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
-        drop(guard);
-        written.map(|()| count)
+        })
+        .await?;
+        Ok(count)
     }
+}
+
+/// Runs work that takes long outside of the threads that run the query.
+pub(super) async fn in_background<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = SpawnedTask::spawn_blocking(work).await;
+    done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
 }
 
 /// Cancels the writing thread when the statement's future is dropped. A blocking thread cannot be
@@ -251,16 +256,17 @@ impl Rows {
             AxisBuilder::try_new(
                 field.name(),
                 field.data_type(),
-                carried(field, &sink.kind.limits()),
+                carried(field, &sink.creator.limits()),
                 sources,
             )
         });
+        let allow_i8 = sink.creator.limits().allow_i8;
         let measures = sink.columns.measures.iter().map(|number| {
             let field = sink.field(*number);
             let name = sink.dataset(field);
             let metadata = sink.metadata(field, &name);
             let given = sink.options.fill_value.as_deref();
-            Measure::try_new(&name, field.data_type(), metadata, given)
+            Measure::try_new(&name, field.data_type(), metadata, given, allow_i8)
         });
         Ok(Self {
             axes: axes.collect::<Result<_>>()?,
@@ -295,7 +301,7 @@ impl Rows {
     #[allow(clippy::too_many_arguments)] // fields of the sink, which the thread cannot borrow
     fn write(
         mut self,
-        kind: FileKind,
+        creator: &dyn CreateArrays,
         path: &Path,
         options: &CopyOptions,
         count: u64,
@@ -328,9 +334,9 @@ impl Rows {
         let mut fills = Vec::with_capacity(self.measures.len());
         for measure in &mut self.measures {
             let is_needed = cells > count || measure.nulls > 0;
-            if is_needed && measure.is_text() && kind != FileKind::Tet {
+            if is_needed && measure.is_text() && !creator.allows_null_texts() {
                 return plan_err!(
-                    "column {} has null or missing texts, which Zarr cannot store; replace nulls with COALESCE",
+                    "column {} has null or missing texts, which this format cannot store; replace nulls with COALESCE",
                     measure.name
                 );
             }
@@ -357,7 +363,7 @@ impl Rows {
         // Readers look up coordinate datasets in the group of the dataset.
         let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
         for axis in &axes {
-            match AxisStorage::of(axis, &kind.limits())? {
+            match AxisStorage::of(axis, &creator.limits())? {
                 AxisStorage::Counted => {}
                 AxisStorage::Labels(texts) => labels.push((axis.name.as_str(), texts)),
                 AxisStorage::Dataset(dataset) => {
@@ -380,18 +386,17 @@ impl Rows {
             let attributes = measure.metadata.attrs.iter();
             specs.push(attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value)));
         }
-        let writing = WriteOptions {
-            zone_maps: options.zone_maps,
+        let settings = CreateSettings {
+            format_options: options.format_options.clone(),
             history: ("write", "sql"),
-            is_zarr_2: options.is_zarr_2,
         };
-        let mut writer = create_file(kind, path, specs, &writing)?;
+        let mut writer = creator.create(path, specs, &settings)?;
         for (dataset, cells) in coordinates.iter().enumerate() {
             writer.write_dataset(dataset, cells)?;
         }
         let positions: Vec<&[u32]> = axes.iter().map(|axis| axis.positions.as_slice()).collect();
         let assembly = Assembly {
-            places: ChunkLookup::new(&positions, ChunkGrid::new(shape, chunk_shape)),
+            lookup: ChunkLookup::new(&positions, ChunkGrid::new(shape, chunk_shape)),
             fills,
             first_dataset,
             options,

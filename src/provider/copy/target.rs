@@ -90,7 +90,7 @@ impl CoordinateDataset {
             _ => {
                 let name = &axis.name;
                 let metadata = DatasetMetadata::default();
-                let mut codes = Measure::try_new(name, &DataType::Utf8, metadata, None)?;
+                let mut codes = Measure::try_new(name, &DataType::Utf8, metadata, None, true)?;
                 let values = codes.values(coordinates)?;
                 codes.fill(false)?;
                 for (key, text) in &codes.metadata.attrs {

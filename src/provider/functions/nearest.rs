@@ -69,7 +69,7 @@ pub(crate) struct NearestCoordinate {
 }
 
 impl NearestCoordinate {
-    /// The start of the name of every such function.
+    /// The prefix of the function names.
     pub const PREFIX: &str = "nearest_";
 
     /// The sorted coordinates of the axis.

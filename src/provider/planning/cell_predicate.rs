@@ -8,7 +8,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::CellFilter;
-use crate::provider::planning::pruning::with_subquery_values;
+use crate::provider::planning::dynamic::with_subquery_values;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::CellFormat;

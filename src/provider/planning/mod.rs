@@ -4,6 +4,7 @@
 pub(crate) mod axis_bounds;
 pub(crate) mod axis_filter;
 pub(crate) mod cell_predicate;
+pub(crate) mod dynamic;
 pub(crate) mod mask;
 pub(crate) mod partitions;
 pub(crate) mod planned_blocks;

@@ -5,19 +5,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Schema, SchemaRef};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{ColumnarValue, Operator};
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr, DynamicFilterTracking, InListExpr, Literal,
-    lit,
-};
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::expressions::{DynamicFilterTracking, InListExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
@@ -26,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::dynamic::{with_subquery_values, without_cases};
 use crate::provider::planning::planned_blocks::PlannedBlocks;
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::{
@@ -366,19 +362,6 @@ pub(crate) fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
     }
 }
 
-/// Returns `true` if the value of an expression is known only once the query runs: it has a dynamic
-/// filter or a scalar subquery.
-pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let is_subquery = expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>()));
-    has_dynamic_filter(expr) || is_subquery.unwrap_or(false)
-}
-
-/// Returns `true` if an expression has a dynamic filter, whose value changes while the query runs.
-pub(crate) fn has_dynamic_filter(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let has_filter = expr.exists(|expr| Ok(expr.is::<DynamicFilterPhysicalExpr>()));
-    has_filter.unwrap_or(true)
-}
-
 /// Prunes blocks while a scan runs, by dynamic filters and other filters whose values change during
 /// the scan.
 pub(crate) struct Pruner {
@@ -465,49 +448,4 @@ impl Pruner {
         self.known_from = step;
         Ok(self.known.first().copied().unwrap_or(true))
     }
-}
-
-/// Weakens a filter by replacing every CASE with the OR of its results. A partitioned hash join
-/// wraps its keys in a CASE over the partitions, which statistics cannot decide.
-fn without_cases(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-    let replaced = Arc::clone(filter).transform_down(|expr| {
-        if let Some(case) = expr.downcast_ref::<CaseExpr>() {
-            let results = case.when_then_expr().iter().map(|(_, then)| then);
-            let results = results.chain(case.else_expr()).cloned();
-            let either = |one, other| -> Arc<dyn PhysicalExpr> {
-                Arc::new(BinaryExpr::new(one, Operator::Or, other))
-            };
-            let any = results.reduce(either).unwrap_or_else(|| lit(false));
-            return Ok(Transformed::yes(any));
-        }
-        let is_junction = expr
-            .downcast_ref::<BinaryExpr>()
-            .is_some_and(|expr| matches!(expr.op(), Operator::And | Operator::Or));
-        // Below any other node, such as NOT, a weaker operand may make the whole filter stronger.
-        let further = match is_junction {
-            true => TreeNodeRecursion::Continue,
-            false => TreeNodeRecursion::Jump,
-        };
-        Ok(Transformed::new(expr, false, further))
-    })?;
-    Ok(replaced.data)
-}
-
-/// Replaces the scalar subqueries of a filter by their values, which are known once a scan runs.
-pub(crate) fn with_subquery_values(
-    filter: &Arc<dyn PhysicalExpr>,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    let replaced = Arc::clone(filter).transform_up(|expr| {
-        let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() else {
-            return Ok(Transformed::no(expr));
-        };
-        // A scalar subquery does not depend on the rows.
-        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
-        Ok(match subquery.evaluate(&nothing) {
-            Ok(ColumnarValue::Scalar(value)) => Transformed::yes(lit(value)),
-            // A subquery whose value is not known yet rules out nothing.
-            _ => Transformed::no(expr),
-        })
-    })?;
-    Ok(replaced.data)
 }

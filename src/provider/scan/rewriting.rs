@@ -9,7 +9,7 @@ use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
-use crate::provider::planning::pruning;
+use crate::provider::planning::dynamic;
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
 
@@ -109,10 +109,10 @@ impl ArrayScan {
             if is_volatile(filter) {
                 return PushedDown::No;
             }
-            if pruning::is_dynamic(filter) {
+            if dynamic::is_dynamic(filter) {
                 dynamic.push(Arc::clone(filter));
             }
-            if pruning::has_dynamic_filter(filter) {
+            if dynamic::has_dynamic_filter(filter) {
                 return PushedDown::No;
             }
             applied.push(Arc::clone(filter));

@@ -37,7 +37,7 @@ pub enum Recipe {
     },
     /// The key indices of a grid's cells, for a join on expressions over its dimensions.
     KeyIndex {
-        /// The recipe of the grid, whose table consists of a single grid.
+        /// The recipe of a table that consists of the grid alone.
         grid: Box<Recipe>,
         /// Axes, ascending, with the terms of all combinations of indices along them.
         terms: Vec<(Vec<usize>, Vec<u32>)>,

@@ -68,7 +68,7 @@ def types(version):
     store = f"types_v{version}.zarr"
     root = zarr.open_group(fresh(store), mode="w", zarr_format=version)
     for dtype, ours in [
-        ("int8", "i16"), ("int16", "i16"), ("int32", "i32"), ("int64", "i64"), ("uint8", "u8"), ("uint16", "u16"),
+        ("int8", "i8"), ("int16", "i16"), ("int32", "i32"), ("int64", "i64"), ("uint8", "u8"), ("uint16", "u16"),
         ("uint32", "u32"), ("uint64", "u64"), ("float16", "f16"), ("float32", "f32"), ("float64", "f64"),
     ]:
         info = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else np.finfo(dtype)

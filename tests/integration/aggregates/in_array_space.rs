@@ -6,16 +6,7 @@ use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
-use crate::support::sql::{error, open, rows, rows_without, run, sample, session, write};
-
-/// The physical plan of a query, one node per line.
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let explained = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let physical = explained
-        .iter()
-        .find(|row| row.starts_with("physical_plan"));
-    physical.unwrap_or_else(|| panic!("{explained:?}")).clone()
-}
+use crate::support::sql::{error, open, plan, rows, rows_without, run, sample, session, write};
 
 /// Cells 0 to 119 of 4 times, 5 latitudes and 6 longitudes, in chunks that divide no axis evenly.
 fn weather() -> (DatasetSpec, Vec<u8>) {

@@ -10,7 +10,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
-use crate::support::sql::{open, register_rows, rows, run, write};
+use crate::support::sql::{open, register_rows, rows, run, session, write};
 
 const AXES: [(&str, usize); 3] = [("day", 5), ("lat", 3), ("lon", 4)];
 const PER_DAY: usize = 12;
@@ -198,5 +198,54 @@ async fn chunks_with_some_missing_cells_are_read() {
             (reads, vec![expected.to_string()]),
             "{sql}"
         );
+    }
+}
+
+/// Tiles of a TileDB array store the sums of integers.
+#[cfg(feature = "tiledb")]
+#[tokio::test]
+async fn sums_of_whole_tiles_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grid.tiledb");
+    let ctx = session();
+    let cells = "SELECT n / 8 AS y, n % 8 AS x, n * n - 50 AS v, CAST(n AS BIGINT UNSIGNED) AS u, n / 2.0e0 AS f \
+                 FROM generate_series(0, 95) AS g(n)";
+    let copy = format!(
+        "COPY ({cells}) TO '{}' STORED AS TILEDB OPTIONS (dims 'y, x', tile '3, 8')",
+        path.display()
+    );
+    rows(&ctx, &copy).await;
+    let location = path.display();
+    rows(
+        &ctx,
+        &format!("CREATE EXTERNAL TABLE tiles STORED AS TILEDB LOCATION '{location}'"),
+    )
+    .await;
+    rows(&ctx, &format!("CREATE TABLE theirs AS {cells}")).await;
+    // Each attribute has a chunk per tile.
+    for (select, rest, known, read) in [
+        (
+            "sum(v), avg(v), count(v), sum(u), avg(u)",
+            "WHERE y >= 3",
+            6,
+            0,
+        ),
+        ("y / 3, sum(v), avg(u), max(v)", "GROUP BY y / 3", 8, 0),
+        ("y / 6, sum(v)", "WHERE y > 0 GROUP BY y / 6", 3, 1),
+        ("x, sum(v)", "GROUP BY x", 0, 4),
+        // The values of the other tile decide which of its cells count.
+        ("sum(v), avg(v)", "WHERE v > 600", 2, 1),
+        ("sum(v), round(stddev_pop(v), 6)", "WHERE y >= 3", 0, 3),
+        ("sum(f)", "WHERE y >= 3", 0, 3),
+    ] {
+        let sql = |table: &str| format!("SELECT {select} FROM {table} {rest}");
+        let ran = run(&ctx, &sql("tiles")).await;
+        let metrics = ["chunks_known_by_zone_map", "chunks_read"].map(|name| ran.metric(name));
+        assert_eq!(metrics, [known, read], "{select} {rest}");
+        let mut found = ran.rows;
+        let mut expected = rows(&ctx, &sql("theirs")).await;
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{select} {rest}");
     }
 }

@@ -5,7 +5,7 @@ use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
-use crate::support::sql::{rows, sample};
+use crate::support::sql::{plan, rows, sample};
 
 /// A grid with an ascending, a descending and an unsorted axis.
 fn axes() -> (DatasetSpec, Vec<u8>) {
@@ -14,14 +14,6 @@ fn axes() -> (DatasetSpec, Vec<u8>) {
         .with_labels("lat", ["20", "0", "-20"])
         .with_labels("lon", ["3", "1", "4", "1", "5"]);
     (spec, cells!(0i32..60))
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let explained = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let physical = explained
-        .iter()
-        .find(|row| row.starts_with("physical_plan"));
-    physical.unwrap_or_else(|| panic!("{explained:?}")).clone()
 }
 
 async fn set(ctx: &SessionContext, name: &str, value: impl std::fmt::Display) {

@@ -1,7 +1,6 @@
 //! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
 
 mod budget;
-mod documents;
 mod explained;
 mod failures;
 mod files;
@@ -14,9 +13,6 @@ mod shell;
 #[cfg(unix)]
 mod terminal;
 mod tet;
-#[cfg(feature = "tiledb")]
-mod tiledb;
-mod verify;
 
 use std::io::Write;
 use std::path::Path;

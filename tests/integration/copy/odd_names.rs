@@ -224,3 +224,35 @@ async fn indexing_and_converting_follow_links() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);
     assert_eq!(at("store").read_dir().unwrap().count(), 1);
 }
+
+/// Bytes with a sign keep their type, except in `.tet` files, which have no such type.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn signed_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let ctx = session();
+    let copy = format!(
+        "COPY (SELECT dim_0, dim_1, value FROM '{}') TO '{}' OPTIONS (dims 'dim_0, dim_1')",
+        data("npy/int8.npy").display(),
+        at("copied.zarr").display()
+    );
+    rows(&ctx, &copy).await;
+    for (from, to, expected) in [
+        (data("npy/int8.npy"), "a.zarr", "Int8"),
+        (at("a.zarr"), "b.zarr", "Int8"),
+        (at("b.zarr"), "c.npz", "Int8"),
+        (at("a.zarr"), "d.tet", "Int16"),
+        (at("d.tet"), "e.zarr", "Int16"),
+        (at("copied.zarr"), "f.zarr", "Int8"),
+    ] {
+        converted(&from, &at(to)).await.unwrap();
+        let sql = format!(
+            "SELECT arrow_typeof(min(value)), min(value), max(value), sum(value), count(*) FILTER (WHERE value < -2) \
+             FROM '{}'",
+            at(to).display()
+        );
+        let found = rows(&ctx, &sql).await;
+        assert_eq!(found, [format!("{expected} -6 5 -6 4")], "{to}");
+    }
+}

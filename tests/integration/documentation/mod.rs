@@ -16,6 +16,7 @@
 //! program's actual output. Review the diff afterwards.
 
 mod compare;
+mod house;
 mod messages;
 mod page;
 

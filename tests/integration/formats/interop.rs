@@ -46,6 +46,7 @@ fn stored_cells(dtype: Dtype, shape: &[u64], seed: u64) -> Vec<u8> {
                 Dtype::I64 => (i64::from(value) * 1_000_000_007 - 5)
                     .to_le_bytes()
                     .to_vec(),
+                Dtype::I8 => unreachable!("not a type of .tet files"),
                 Dtype::U8 => vec![value],
                 Dtype::U16 => (u16::from(value) * 600).to_le_bytes().to_vec(),
                 Dtype::U32 => (u32::from(value) * 40_000_000).to_le_bytes().to_vec(),
@@ -69,6 +70,7 @@ fn dtype_tag(dtype: Dtype) -> u32 {
         Dtype::U32 => tags.u32,
         Dtype::F16 => tags.f16,
         Dtype::U64 => tags.u64,
+        Dtype::I8 => unreachable!("not a type of .tet files"),
     }
 }
 

@@ -35,7 +35,7 @@ async fn c_and_fortran_order_arrays() {
         ask("big_endian.npy", range).await,
         ["-1000 1300 3600 Int16"]
     );
-    assert_eq!(ask("int8.npy", range).await, ["-6 5 -6 Int16"]);
+    assert_eq!(ask("int8.npy", range).await, ["-6 5 -6 Int8"]);
     assert_eq!(ask("bool.npy", range).await, ["0 1 4 UInt8"]);
     assert_eq!(ask("scalar.npy", "SELECT * FROM FILE").await, ["1.5"]);
     assert_eq!(

@@ -4,16 +4,17 @@
 //! the link shows the tables of the array file in a group. A directory with a link file called
 //! `__link` is a link as well.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tet_sql::format::array::HistoryRow;
-use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::format::array::{ArrayWriter, Dataset, HistoryRow};
+use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::source::BlockSource;
 use tet_sql::{
-    ArrayOptions, ArraySessionExt, Candidate, Container, ContainerSummary, Error, Format,
-    FormatRegistry, TableEntry, enable_arrays,
+    ArrayOptions, ArraySessionExt, Candidate, Container, ContainerSummary, CreateArrays,
+    CreateSettings, Error, Format, FormatRegistry, TableEntry, enable_arrays,
 };
 
 use crate::cells;
@@ -83,6 +84,70 @@ impl Format for LinkFormat {
             warnings: vec![format!("{}: is a link", path.display())],
             inner,
         }))
+    }
+
+    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
+        Some(Arc::new(LinkCreator))
+    }
+}
+
+/// Creates a `.tet` file, and then a link to it.
+#[derive(Debug)]
+struct LinkCreator;
+
+impl CreateArrays for LinkCreator {
+    fn options(&self) -> &'static [&'static str] {
+        &["target"]
+    }
+
+    fn check_options(&self, options: &BTreeMap<String, String>) -> Result<(), String> {
+        match options.get("target").is_some_and(String::is_empty) {
+            true => Err("option target is \"\", expected a file name".to_string()),
+            false => Ok(()),
+        }
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        specs: Vec<DatasetSpec>,
+        settings: &CreateSettings,
+    ) -> Result<Box<dyn ArrayWriter>, Error> {
+        let target = settings.format_options.get("target");
+        let target = target.map_or("copied.tet", String::as_str);
+        Ok(Box::new(LinkWriter {
+            link: path.to_path_buf(),
+            text: format!("{MAGIC}{target}\n"),
+            target: TetWriter::create(path.with_file_name(target), specs)?,
+        }))
+    }
+}
+
+struct LinkWriter {
+    link: PathBuf,
+    text: String,
+    target: TetWriter,
+}
+
+impl ArrayWriter for LinkWriter {
+    fn path(&self) -> &Path {
+        &self.link
+    }
+
+    fn dataset(&self, number: usize) -> Option<&Dataset> {
+        ArrayWriter::dataset(&self.target, number)
+    }
+
+    fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<(), Error> {
+        self.target.write_chunk(dataset, chunk, cells)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Error> {
+        self.target.finish()?;
+        std::fs::write(&self.link, self.text).map_err(|error| Error::Invalid {
+            path: self.link.clone(),
+            message: error.to_string(),
+        })
     }
 }
 
@@ -244,6 +309,51 @@ async fn tables_are_created_with_options_of_the_format() {
     )
     .await;
     assert!(found.contains("unknown option group"), "{found}");
+}
+
+#[tokio::test]
+async fn rows_are_written_in_the_format() {
+    let folder = folder();
+    let ctx = session();
+    let at = |name: &str| format!("{}/files/{name}", folder.path().display());
+    let copy = |to: &str, options: &str| {
+        let (from, to) = (at("one.lnk"), at(to));
+        format!("COPY (SELECT y, x, 2 * value AS v FROM '{from}') TO '{to}' {options}")
+    };
+    for (to, options, target) in [
+        ("made.lnk", "", "copied.tet"),
+        (
+            "made",
+            "STORED AS LINK OPTIONS (target 'other.tet')",
+            "other.tet",
+        ),
+    ] {
+        assert_eq!(rows(&ctx, &copy(to, options)).await, ["6"], "{to}");
+        for path in [at(to), at(target)] {
+            let query = format!("SELECT sum(value) FROM '{path}' WHERE x > 0");
+            assert_eq!(rows(&ctx, &query).await, ["32"], "{path}");
+        }
+    }
+    for (options, expected) in [
+        (
+            "OPTIONS (target '')",
+            "option target is \"\", expected a file name",
+        ),
+        (
+            "OPTIONS (zone_maps 'true')",
+            "unknown option zone_maps of COPY ... STORED AS LNK, expected one of dims, chunk, compression (or codec), \
+             level, dataset, axis_order, fill_value, target, attribute.NAME or attribute.DATASET.NAME",
+        ),
+    ] {
+        let found = error(&ctx, &copy("refused.lnk", options)).await;
+        assert!(found.contains(expected), "{found}");
+    }
+    assert!(!Path::new(&at("refused.lnk")).exists());
+    let unknown = copy("refused.lnk", "STORED AS NONSENSE");
+    let found = tet_sql::create_logical_plan(&ctx.state(), &unknown).await;
+    let found = found.unwrap_err().to_string();
+    let expected = "COPY cannot write STORED AS NONSENSE: expected one of LINK, TET, ";
+    assert!(found.contains(expected), "{found}");
 }
 
 #[tokio::test]

@@ -58,6 +58,13 @@ async fn unknown_options_of_tables_list_those_of_the_format() {
     ] {
         assert!(message.contains(name), "{message}");
     }
+    let sql = "COPY (SELECT 1 AS x) TO 'a' STORED AS NONSENSE";
+    let unknown = tet_sql::create_logical_plan(&ctx.state(), sql).await;
+    let unknown = unknown.unwrap_err().to_string();
+    assert!(
+        unknown.contains("TET, ZARR, TATAMI, TILEDB, PARQUET"),
+        "{unknown}"
+    );
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
-use crate::support::sql::{error, rows, rows_without, run, sample};
+use crate::support::sql::{assert_same_without, error, plan, rows, rows_without, run, sample};
 
 /// `a` over time, descending latitudes and ascending longitudes; `b` over the same dimensions with
 /// coordinates that repeat and are not sorted; `flat` without time.
@@ -51,14 +51,6 @@ pub(super) fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
             cells!((0..6 * 7).map(value)),
         ),
     ]
-}
-
-pub(super) async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let plan = plan
-        .into_iter()
-        .find(|row| row.starts_with("physical_plan"));
-    plan.unwrap()
 }
 
 /// Five boxes over lat and lon: two that overlap, one outside of the array, one empty, and one with
@@ -163,12 +155,7 @@ async fn joins_on_conditions_look_up_their_matches() {
             continue;
         }
         for sql in [sql, format!("SELECT count(*) FROM {from}")] {
-            let mut answer = rows(&ctx, &sql).await;
-            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
-            answer.sort();
-            expected.sort();
-            assert!(!answer.is_empty(), "{sql}");
-            assert_eq!(answer, expected, "{sql}");
+            assert_same_without(&ctx, "tet.lookup_joins", &sql).await;
         }
     }
 }
@@ -296,7 +283,7 @@ async fn nearest_cells_of_stations_decode_each_chunk_once() {
         let lon = (station * 53 % 3540) as f64 / 10.0;
         let nearest = |from: f64, count: i64, target: f64| {
             let distance = |n: i64| (from + 10.0 * n as f64 - target).abs();
-            // Of two that are equally far, the greater one.
+            // If two are equally far, the greater one is the nearest.
             (0..count)
                 .rev()
                 .min_by(|one, other| distance(*one).total_cmp(&distance(*other)))

@@ -9,11 +9,11 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
-use crate::joins::conditions::{datasets, plan};
+use crate::joins::conditions::datasets;
 use crate::joins::generated::difference;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
-use crate::support::sql::{rows, write};
+use crate::support::sql::{plan, rows, write};
 use crate::tables::exploded::Random;
 
 /// A table of boxes with nulls, empty boxes and duplicates.

@@ -1,12 +1,11 @@
 //! Joins of arrays on expressions over their dimensions (lookup joins): which joins look up their
 //! matches by position, what they read, and that the answers equal DataFusion's.
 
-use datafusion::prelude::SessionContext;
 use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
-use crate::support::sql::{error, rows, rows_without, run, sample};
+use crate::support::sql::{assert_same_without, error, plan, rows, rows_without, run, sample};
 
 const LATITUDES: [&str; 5] = ["-20", "-10", "0", "10", "20"];
 
@@ -44,14 +43,6 @@ fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
             cells!((0..60).map(|n| n as f32)),
         ),
     ]
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let plan = plan
-        .into_iter()
-        .find(|row| row.starts_with("physical_plan"));
-    plan.unwrap()
 }
 
 #[tokio::test]
@@ -92,12 +83,7 @@ async fn joins_on_dimensions_look_up_their_matches() {
         let plan = plan(&ctx, &sql).await;
         assert_eq!(plan.contains("ArrayLookupJoinExec"), is_taken, "{sql}\n{plan}");
         for sql in [sql, format!("SELECT count(*) FROM {from}")] {
-            let mut answer = rows(&ctx, &sql).await;
-            let mut expected = rows_without(&ctx, "tet.lookup_joins", &sql).await;
-            answer.sort();
-            expected.sort();
-            assert!(!answer.is_empty(), "{sql}");
-            assert_eq!(answer, expected, "{sql}");
+            assert_same_without(&ctx, "tet.lookup_joins", &sql).await;
         }
     }
 }

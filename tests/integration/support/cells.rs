@@ -66,6 +66,7 @@ pub fn number(dtype: Dtype, cell: u64) -> f64 {
     match dtype {
         Dtype::F16 | Dtype::F32 => f32::from_bits(cell as u32).into(),
         Dtype::F64 => f64::from_bits(cell),
+        Dtype::I8 => (cell as i8).into(),
         Dtype::I16 => (cell as i16).into(),
         Dtype::I32 => (cell as i32).into(),
         Dtype::I64 => cell as i64 as f64,
@@ -78,6 +79,7 @@ pub fn column_type(dtype: Dtype) -> DataType {
     match dtype {
         Dtype::F16 | Dtype::F32 => DataType::Float32,
         Dtype::F64 => DataType::Float64,
+        Dtype::I8 => DataType::Int8,
         Dtype::I16 => DataType::Int16,
         Dtype::I32 => DataType::Int32,
         Dtype::I64 => DataType::Int64,

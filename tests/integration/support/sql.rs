@@ -112,6 +112,24 @@ pub async fn rows_without(ctx: &SessionContext, setting: &str, sql: &str) -> Vec
     without
 }
 
+/// Asserts that a query has rows, and the same ones in some order if a setting is switched off.
+pub async fn assert_same_without(ctx: &SessionContext, setting: &str, sql: &str) {
+    let mut found = rows(ctx, sql).await;
+    let mut expected = rows_without(ctx, setting, sql).await;
+    found.sort();
+    expected.sort();
+    assert!(!found.is_empty(), "{sql}");
+    assert_eq!(found, expected, "{sql}");
+}
+
+/// Returns the physical plan of a query, one node per line.
+pub async fn plan(ctx: &SessionContext, sql: &str) -> String {
+    let explained = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+    let mut plans = explained.iter();
+    let physical = plans.find(|row| row.starts_with("physical_plan"));
+    physical.unwrap_or_else(|| panic!("{explained:?}")).clone()
+}
+
 /// Returns the rows of a query, formatted by [`texts`].
 pub async fn rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));

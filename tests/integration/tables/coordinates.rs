@@ -487,23 +487,3 @@ async fn coordinate_arrays_on_another_dimension_are_ignored() {
     .await;
     assert_eq!(rows(&ctx, "SELECT x FROM data").await, ["0", "1", "2"]);
 }
-
-#[tokio::test]
-async fn labels_are_used_where_times_cannot_be_decoded() {
-    let labelled = |calendar: &str| {
-        let (data, cells) = counting("data", &["time"], &[2]);
-        let time = one("time", Dtype::I32, 2)
-            .with_dim_names(["time"])
-            .with_attribute("units", "days since 2000-01-01")
-            .with_attribute("calendar", calendar);
-        [
-            (data.with_labels("time", ["0", "31"]), cells),
-            (time, cells!([0i32, 31])),
-        ]
-    };
-    let (_folder, _, ctx) = sample(&labelled("standard"), ArrayOptions::new()).await;
-    let found = rows(&ctx, "SELECT max(time) FROM data").await;
-    assert_eq!(found, ["2000-02-01T00:00:00"]);
-    let (_folder, _, ctx) = sample(&labelled("none"), ArrayOptions::new()).await;
-    assert_eq!(rows(&ctx, "SELECT max(time) FROM data").await, ["31"]);
-}

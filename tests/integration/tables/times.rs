@@ -6,7 +6,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
 use crate::support::sql::{error, open, rows, run, sample};
-use crate::tables::coordinates::one;
+use crate::tables::coordinates::{counting, one};
 
 /// Values over `time` and `x`, in chunks of `chunk` time steps, with times in these units.
 fn over_time<const N: usize>(
@@ -218,4 +218,24 @@ async fn durations_compare_with_intervals() {
         rows(&ctx, &sql).await,
         ["2024-03-01T00:00:00 2024-02-28T00:00:00"]
     );
+}
+
+#[tokio::test]
+async fn labels_are_used_where_times_cannot_be_decoded() {
+    let labelled = |calendar: &str| {
+        let (data, cells) = counting("data", &["time"], &[2]);
+        let time = one("time", Dtype::I32, 2)
+            .with_dim_names(["time"])
+            .with_attribute("units", "days since 2000-01-01")
+            .with_attribute("calendar", calendar);
+        [
+            (data.with_labels("time", ["0", "31"]), cells),
+            (time, cells!([0i32, 31])),
+        ]
+    };
+    let (_folder, _, ctx) = sample(&labelled("standard"), ArrayOptions::new()).await;
+    let found = rows(&ctx, "SELECT max(time) FROM data").await;
+    assert_eq!(found, ["2000-02-01T00:00:00"]);
+    let (_folder, _, ctx) = sample(&labelled("none"), ArrayOptions::new()).await;
+    assert_eq!(rows(&ctx, "SELECT max(time) FROM data").await, ["31"]);
 }

@@ -10,7 +10,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
-use crate::support::sql::{rows, rows_without, run, sample, write};
+use crate::support::sql::{plan, rows, rows_without, run, sample, write};
 
 /// `a` over time, lat and lon, and `b` over the same axes with other chunks; `series` over time.
 fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
@@ -31,14 +31,6 @@ fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
             cells!((0..12i16).map(|n| n * n)),
         ),
     ]
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let plan = plan
-        .into_iter()
-        .find(|row| row.starts_with("physical_plan"));
-    plan.unwrap()
 }
 
 #[tokio::test]

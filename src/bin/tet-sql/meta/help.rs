@@ -156,7 +156,7 @@ const GROUPS: [Group; 5] = [
                 names: &[".explain"],
                 arguments: "[ANALYZE] [SQL]",
                 summary: "show the plan of a statement",
-                more: "Of the last query, if there is no SQL. With ANALYZE it runs, and the plan has what it counted.",
+                more: "Without SQL, explains the last query. With ANALYZE, runs the statement, and shows its metrics.",
             },
             Command {
                 names: &["\\g", "\\gx"],

@@ -52,7 +52,7 @@ const PLAIN: [&str; 4] = ["txt", "text", "log", "out"];
 pub struct Output {
     /// The settings that determine the look of results.
     pub appearance: Appearance,
-    place: ResultDestination,
+    destination: ResultDestination,
     /// The destination of the next result only, as set by `.once`.
     once: Option<ResultDestination>,
     inputs: Vec<PathBuf>,
@@ -142,13 +142,14 @@ pub fn change(output: &SharedOutput, changed: Output) {
 /// Returns the output for text that is not the result of a statement. Such text is never written to
 /// a file that holds a single result: the file keeps waiting for rows.
 pub fn for_text(output: &SharedOutput) -> Output {
-    let is_single = |place: &ResultDestination| matches!(place.target, Target::Single(_));
+    let is_single =
+        |destination: &ResultDestination| matches!(destination.target, Target::Single(_));
     let mut chosen = current(output);
     if !chosen.once.as_ref().is_some_and(is_single) {
         chosen = for_result(output);
     }
-    if is_single(&chosen.place) {
-        chosen.place = ResultDestination::STANDARD;
+    if is_single(&chosen.destination) {
+        chosen.destination = ResultDestination::STANDARD;
     }
     chosen
 }
@@ -158,7 +159,7 @@ pub fn for_result(output: &SharedOutput) -> Output {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
     let mut current = output.clone();
     if let Some(once) = output.once.take() {
-        current.place = once;
+        current.destination = once;
     }
     current
 }
@@ -169,7 +170,7 @@ impl Output {
     pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
         let mut output = Self {
             appearance: Appearance::default(),
-            place: ResultDestination::STANDARD,
+            destination: ResultDestination::STANDARD,
             once: None,
             inputs: Vec::new(),
             read_only,
@@ -181,7 +182,7 @@ impl Output {
     /// Redirects the results that follow to a file or to standard output.
     pub fn redirect(&mut self, file: Option<&Path>) -> Result<(), Failure> {
         self.once = None;
-        self.place = match file {
+        self.destination = match file {
             // `-` is the usual name of standard output, and SQLite calls it `stdout`.
             Some(path) if path == Path::new("-") || path == Path::new("stdout") => {
                 ResultDestination::STANDARD
@@ -201,7 +202,7 @@ impl Output {
     /// Sets the format of the results that follow.
     pub fn set_format(&mut self, format: Format) {
         self.appearance.format = Some(format);
-        self.place.format = None;
+        self.destination.format = None;
     }
 
     fn place_of(&self, path: &Path) -> Result<ResultDestination, Failure> {
@@ -269,7 +270,7 @@ impl Output {
 
     /// Returns the file that results are written to, or `None` for standard output.
     pub fn file(&self) -> Option<&Path> {
-        match &self.place.target {
+        match &self.destination.target {
             Target::Standard => None,
             Target::Text(file) => Some(file.path()),
             Target::Single(target) => Some(&target.path),
@@ -278,12 +279,12 @@ impl Output {
 
     /// Returns the destination of results.
     pub fn target(&self) -> &Target {
-        &self.place.target
+        &self.destination.target
     }
 
     /// Returns `true` if results are shown on a terminal.
     pub fn is_terminal(&self) -> bool {
-        matches!(self.place.target, Target::Standard) && terminal::is_output()
+        matches!(self.destination.target, Target::Standard) && terminal::is_output()
     }
 
     /// Returns the format of results.
@@ -292,7 +293,7 @@ impl Output {
             true => Format::Box,
             false => Format::Table,
         };
-        self.place
+        self.destination
             .format
             .or(self.appearance.format)
             .unwrap_or(for_place)
@@ -314,7 +315,7 @@ impl Output {
     /// Returns the maximum number of rows to show; `None` means all rows. Formats for programs are
     /// never cut.
     pub fn row_limit(&self) -> Option<usize> {
-        let is_shown = matches!(self.place.target, Target::Standard);
+        let is_shown = matches!(self.destination.target, Target::Standard);
         if !is_shown || !self.format().is_for_people() {
             return None;
         }
@@ -323,7 +324,7 @@ impl Output {
 
     /// Returns a buffered writer for the result of one statement.
     pub fn sink(&self, cancellation: Cancellation) -> Sink<'_> {
-        let destination = match &self.place.target {
+        let destination = match &self.destination.target {
             Target::Text(file) => Destination::File(file, None),
             _ if self.appearance.pager && self.is_terminal() && terminal::is_input() => {
                 Destination::Pager(Pager::new(terminal::lines(), self.read_only))

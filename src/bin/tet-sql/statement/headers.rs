@@ -44,13 +44,13 @@ fn renamed(items: &[SelectItem], schema: &SchemaRef) -> SchemaRef {
     let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
     let from_left = left.iter().enumerate();
     let from_right = right.iter().enumerate();
-    let places = from_left.chain(from_right.map(|(place, item)| {
-        let place = count - right.len() + place;
-        (place, item)
+    let columns = from_left.chain(from_right.map(|(index, item)| {
+        let index = count - right.len() + index;
+        (index, item)
     }));
-    for (place, item) in places {
+    for (index, item) in columns {
         if let Some(name) = written(item) {
-            fields[place] = Arc::new(fields[place].as_ref().clone().with_name(name));
+            fields[index] = Arc::new(fields[index].as_ref().clone().with_name(name));
         }
     }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))

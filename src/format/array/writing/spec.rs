@@ -33,9 +33,20 @@ pub struct Limits {
     pub text_bytes: usize,
     /// Maximum number of labels of an axis; 0 if the format has no labels.
     pub labels: usize,
+    /// `true` if cells may be of type [`Dtype::I8`].
+    pub allow_i8: bool,
 }
 
 impl Limits {
+    /// No limits, and no labels.
+    pub const NONE: Self = Self {
+        dimensions: usize::MAX,
+        attributes: usize::MAX,
+        text_bytes: usize::MAX,
+        labels: 0,
+        allow_i8: true,
+    };
+
     /// Returns `true` if the format can store this string as metadata.
     pub fn allow_text(&self, text: &str) -> bool {
         (1..=self.text_bytes).contains(&text.len())
@@ -83,8 +94,18 @@ impl DatasetSpec {
         &self.name
     }
 
+    /// Returns the element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Returns the compression of the chunks.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
     /// Returns the described dataset. `number` is its index among the datasets of the file.
-    pub(crate) fn dataset(&self, number: usize) -> Dataset {
+    pub fn dataset(&self, number: usize) -> Dataset {
         Dataset::new(
             number,
             &self.name,

@@ -95,8 +95,8 @@ fn known_codec(header: &RecordHeader) -> Result<Codec, Fault> {
 #[derive(Default)]
 pub(crate) struct PartialPayload {
     context: Option<DCtx<'static>>,
-    /// The address and the length of the raw content of the dictionary used last, which stays in memory
-    /// as long as the file, and the dictionary.
+    /// The dictionary used last, with the address and the length of its raw content, which tell
+    /// dictionaries apart because the file keeps all of them in memory.
     dictionary: Option<((usize, usize), DDict<'static>)>,
     /// The stored frame, if not all of it is decompressed.
     frame: Vec<u8>,

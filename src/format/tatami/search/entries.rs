@@ -9,12 +9,12 @@ use crate::format::tatami::search::postings::Posting;
 pub struct TermEntry {
     /// The number of documents that contain the term, deleted ones included.
     pub document_frequency: u64,
-    pub(super) place: Place,
+    pub(super) postings: PostingsLocation,
 }
 
 /// The location of the postings of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PostingsLocation {
     /// The only posting, which is stored in the dictionary.
     Single(Posting),
     /// The ordinal of the posting list.
@@ -109,8 +109,8 @@ impl Entries {
                 expected,
             ));
         }
-        let place = match cursor.byte("kind of a term")? {
-            0 => Place::List(cursor.varint("ordinal of a list")?),
+        let postings = match cursor.byte("kind of a term")? {
+            0 => PostingsLocation::List(cursor.varint("ordinal of a list")?),
             1 if document_frequency != 1 => {
                 let fault = Fault::new("document frequency", document_frequency, "1");
                 return Err(fault);
@@ -120,7 +120,7 @@ impl Entries {
                 let frequency = cursor.varint("frequency")?;
                 match (u32::try_from(document), u32::try_from(frequency)) {
                     (Ok(document), Ok(frequency)) if u64::from(document) < self.documents => {
-                        Place::Single(Posting {
+                        PostingsLocation::Single(Posting {
                             document,
                             frequency,
                         })
@@ -136,7 +136,7 @@ impl Entries {
         };
         Ok(TermEntry {
             document_frequency,
-            place,
+            postings,
         })
     }
 }

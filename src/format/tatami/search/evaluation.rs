@@ -89,8 +89,8 @@ impl Evaluation {
         let mut rarest: Vec<_> = terms.into_iter().enumerate().collect();
         rarest.sort_by_key(|(_, (_, document_frequency, _))| *document_frequency);
         let mut rank = vec![0; rarest.len()];
-        for (place, (term, _)) in rarest.iter().enumerate() {
-            rank[*term] = place;
+        for (position, (term, _)) in rarest.iter().enumerate() {
+            rank[*term] = position;
         }
         let mut terms: Vec<Term> = rarest
             .into_iter()

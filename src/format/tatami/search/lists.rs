@@ -35,12 +35,12 @@ pub(super) struct Lists {
     record: IndexRecord,
     kind: ListKind,
     count: u64,
-    known: Mutex<Known>,
+    known: Mutex<KnownOffsets>,
 }
 
 /// The offsets found so far. They take 16 bytes per 64 lists.
 #[derive(Debug)]
-struct Known {
+struct KnownOffsets {
     /// Ordinals and offsets of lists, ascending.
     checkpoints: Vec<(u64, u64)>,
     /// The first list whose end is not known.
@@ -73,7 +73,7 @@ impl Lists {
             record,
             kind,
             count,
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownOffsets {
                 checkpoints: Vec::new(),
                 frontier,
             }),
@@ -102,7 +102,7 @@ impl Lists {
         }
         let mut walk = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let Known {
+            let KnownOffsets {
                 checkpoints,
                 frontier,
             } = &mut *known;

@@ -12,7 +12,7 @@ use crate::format::tatami::layout::footer::Extent;
 use crate::format::tatami::layout::header::FLAG_BLOCK_TREE;
 use crate::format::tatami::search::analyzer::words;
 use crate::format::tatami::search::dictionary::TermDictionary;
-use crate::format::tatami::search::entries::{Place, TermEntry};
+use crate::format::tatami::search::entries::{PostingsLocation, TermEntry};
 use crate::format::tatami::search::evaluation::Evaluation;
 use crate::format::tatami::search::hits::{Hit, Hits, Matches, top};
 use crate::format::tatami::search::lists::{ListKind, Lists};
@@ -198,9 +198,9 @@ impl Segment {
             documents,
             ..
         } = &*self.inner;
-        match term.place {
-            Place::Single(posting) => Ok(Postings::single(postings, posting)),
-            Place::List(ordinal) => Postings::open(
+        match term.postings {
+            PostingsLocation::Single(posting) => Ok(Postings::single(postings, posting)),
+            PostingsLocation::List(ordinal) => Postings::open(
                 postings,
                 skips,
                 ordinal,

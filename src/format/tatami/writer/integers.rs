@@ -34,7 +34,7 @@ impl<'a> Integers<'a> {
             max = max.max(word ^ sign);
         }
         let (min, max) = (min ^ sign, max ^ sign);
-        // Negative integers are larger than all others as unsigned ones. -1 needs no more bits than they.
+        // Read as unsigned, a negative integer has its highest bit set and so needs all bits, like -1.
         let has_negative = is_signed && min >> 63 == 1;
         (!words.is_empty()).then_some(Self {
             words,

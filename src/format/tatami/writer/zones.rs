@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(bounds(&[nan, 3.0, nan, -1.0]), Some((-1.0, 3.0)));
         assert_eq!(bounds(&[2.0, nan]), Some((2.0, 2.0)));
         assert!(bounds(&[nan, nan]).is_some_and(|(min, max)| min.is_nan() && max.is_nan()));
-        // Of equal zeros, the first remains.
+        // If a bound is zero, the zero that came first is kept.
         let (min, max) = bounds(&[0.0, -0.0]).unwrap();
         assert!(min.is_sign_positive() && max.is_sign_positive());
     }

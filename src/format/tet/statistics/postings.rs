@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
             let found = "two entries of value postings of this dataset";
             return Err(subject.malformed(None, "indexes", found, "one"));
         }
-        let tag = subject.dtype.tag();
+        let tag = subject.dataset.dtype_tag;
         if dtype_tag != u64::from(tag) {
             let expected = format!("{tag} as in the dataset's record");
             return Err(subject.malformed(None, "dtype", dtype_tag, expected));

@@ -32,6 +32,12 @@ pub(super) fn check(spec: &DatasetSpec, path: &Path) -> Result<()> {
     {
         return Err(invalid(format!("shape {:?} is too large", spec.shape)));
     }
+    if spec.dtype.tag().is_none() {
+        return Err(invalid(format!(
+            "element type {}, but .tet files store f16 to f64, i16 to i64, and u8 to u64",
+            spec.dtype
+        )));
+    }
     let names = &spec.metadata.dim_names;
     if !names.is_empty() && names.len() != spec.shape.len() {
         return Err(invalid(format!(

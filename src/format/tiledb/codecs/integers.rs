@@ -82,7 +82,7 @@ pub(super) fn reduced_length(
     Ok(length)
 }
 
-/// Widens the windows of bit width reduction. `metadata` is behind the original length.
+/// Widens the windows of bit width reduction. The original length was already taken from `metadata`.
 pub(super) fn widen(
     datatype: Datatype,
     metadata: &mut Fields<'_>,

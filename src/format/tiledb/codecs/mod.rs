@@ -85,8 +85,8 @@ impl Codecs {
         finish(left)
     }
 
-    /// Decodes one chunk of texts without offsets. Replaces `output` by the texts, of the stated
-    /// length together, and `offsets` by the start of each of the texts and the end of the last.
+    /// Decodes one chunk of texts without offsets. Replaces `output` by the concatenated texts, and
+    /// `offsets` by the start of each text and the end of the last.
     #[allow(clippy::too_many_arguments)]
     pub fn decode_texts(
         &mut self,

@@ -6,7 +6,7 @@ use crate::format::tiledb::schema::{CellValues, Datatype, Filter, Pipeline, Sche
 
 /// One of the files of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
+pub(crate) enum FieldFile {
     /// Cells of fixed size, or offsets.
     Fixed,
     /// The values of cells of variable length.
@@ -123,7 +123,7 @@ impl Field {
     }
 
     /// The name of a file of the field in the directory of the fragment.
-    pub(crate) fn file_name(&self, file: FileKind) -> String {
+    pub(crate) fn file_name(&self, file: FieldFile) -> String {
         let stem = match self.kind {
             FieldKind::Attribute(index) => format!("a{index}"),
             FieldKind::Dimension(index) => format!("d{index}"),
@@ -131,9 +131,9 @@ impl Field {
             FieldKind::DeleteTimes => "dt".to_string(),
         };
         match file {
-            FileKind::Fixed => format!("{stem}.tdb"),
-            FileKind::Variable => format!("{stem}_var.tdb"),
-            FileKind::Validity => format!("{stem}_validity.tdb"),
+            FieldFile::Fixed => format!("{stem}.tdb"),
+            FieldFile::Variable => format!("{stem}_var.tdb"),
+            FieldFile::Validity => format!("{stem}_validity.tdb"),
         }
     }
 }

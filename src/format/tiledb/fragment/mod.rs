@@ -19,7 +19,7 @@ use crate::format::tiledb::schema::{Interval, Schema};
 use crate::format::tiledb::tile::{GENERIC_HEADER_BYTES, GenericHeader};
 use footer::Footer;
 
-pub(crate) use field::FileKind;
+pub(crate) use field::FieldFile;
 pub use field::{Field, FieldKind};
 pub use rtree::{Coordinates, TileBounds};
 pub use statistics::{FieldStatistics, TileValues};
@@ -297,25 +297,25 @@ impl Fragment {
     pub(crate) fn tile_range(
         &self,
         field: &Field,
-        file: FileKind,
+        file: FieldFile,
         tile: u64,
     ) -> Result<(&Storage, std::ops::Range<u64>)> {
         let slot = self.slot(field)?;
         let footer = &self.footer;
         let (files, positions, sizes, part) = match file {
-            FileKind::Fixed => (
+            FieldFile::Fixed => (
                 &slot.fixed,
                 &footer.tile_offsets,
                 &footer.file_sizes,
                 "tile offsets",
             ),
-            FileKind::Variable => (
+            FieldFile::Variable => (
                 &slot.variable,
                 &footer.variable_tile_offsets,
                 &footer.variable_file_sizes,
                 "variable tile offsets",
             ),
-            FileKind::Validity => (
+            FieldFile::Validity => (
                 &slot.validity,
                 &footer.validity_tile_offsets,
                 &footer.validity_file_sizes,

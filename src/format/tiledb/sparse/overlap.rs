@@ -11,8 +11,8 @@ pub(crate) fn meet(a: &[Interval], b: &[Interval]) -> bool {
 
 /// Returns `true` if any two boxes have points in common.
 ///
-/// Boxes are compared in the order of their first dimension, and only as long as they meet in it, so
-/// that fragments that follow each other are compared once each.
+/// Boxes are sorted by their first dimension, and each is compared only with those that overlap it
+/// there. Boxes that follow each other are therefore compared once each.
 pub(crate) fn any_meet(mut boxes: Vec<&[Interval]>) -> bool {
     boxes.sort_by(|a, b| {
         let order = a.first().zip(b.first());

@@ -251,7 +251,7 @@ fn fragments_are_those_of_other_writers() {
     }
     // Compressors and encryption give other bytes, and so do unused fields of raw windows.
     assert!(equal * 10 > files * 9, "{equal} of {files} files are equal");
-    // Where statistics of other writers are wrong.
+    // In these arrays, statistics of other writers are wrong.
     let nulls_of_texts = [
         "evolved_dense",
         "evolved_sparse",

@@ -25,8 +25,6 @@ pub(crate) enum CellKind {
     Number,
     /// A byte, which becomes 0 or 1.
     Boolean,
-    /// A signed byte, which becomes an `i16`.
-    Int8,
     /// An `i64`, with the attribute `units`, and `calendar` for instants.
     Time { units: String, is_instant: bool },
     /// A string, which becomes an `i64` code.
@@ -84,7 +82,7 @@ impl Element {
         };
         match rest {
             "b1" => Some(Self::boolean(json!("|u1"))),
-            "i1" => Some(Self::int8(json!("|i1"))),
+            "i1" => Some(Self::number(Dtype::I8, json!("|i1"))),
             "u1" => Some(Self::number(Dtype::U8, json!("|u1"))),
             "O" => texts(TextKind::Variable),
             // All other types have a byte order, which must be stated.
@@ -137,7 +135,7 @@ impl Element {
         };
         match name {
             "bool" => Some(Self::boolean(json!("uint8"))),
-            "int8" => Some(Self::int8(json!("int8"))),
+            "int8" => number(Dtype::I8),
             "int16" => number(Dtype::I16),
             "int32" => number(Dtype::I32),
             "int64" => number(Dtype::I64),
@@ -180,14 +178,6 @@ impl Element {
         }
     }
 
-    fn int8(stand_in: Value) -> Self {
-        Self {
-            dtype: Dtype::I16,
-            kind: CellKind::Int8,
-            stand_in,
-        }
-    }
-
     /// Returns the type of times in a NumPy unit, or `None` if the unit is not supported.
     ///
     /// Years and months have no fixed length, and CF has no names for multiples of units.
@@ -224,18 +214,20 @@ impl Element {
             Value::String(text) if text == "false" => false,
             _ => return self,
         };
-        let (dtype, kind) = match (is_unsigned, &self.kind, self.dtype) {
-            (true, CellKind::Int8, _) => (Dtype::U8, CellKind::Number),
-            (true, CellKind::Number, Dtype::I16) => (Dtype::U16, CellKind::Number),
-            (true, CellKind::Number, Dtype::I32) => (Dtype::U32, CellKind::Number),
-            (true, CellKind::Number, Dtype::I64) => (Dtype::U64, CellKind::Number),
-            (false, CellKind::Number, Dtype::U8) => (Dtype::I16, CellKind::Int8),
-            (false, CellKind::Number, Dtype::U16) => (Dtype::I16, CellKind::Number),
-            (false, CellKind::Number, Dtype::U32) => (Dtype::I32, CellKind::Number),
-            (false, CellKind::Number, Dtype::U64) => (Dtype::I64, CellKind::Number),
-            _ => return self,
+        if self.kind != CellKind::Number {
+            return self;
+        }
+        self.dtype = match (is_unsigned, self.dtype) {
+            (true, Dtype::I8) => Dtype::U8,
+            (true, Dtype::I16) => Dtype::U16,
+            (true, Dtype::I32) => Dtype::U32,
+            (true, Dtype::I64) => Dtype::U64,
+            (false, Dtype::U8) => Dtype::I8,
+            (false, Dtype::U16) => Dtype::I16,
+            (false, Dtype::U32) => Dtype::I32,
+            (false, Dtype::U64) => Dtype::I64,
+            (_, dtype) => dtype,
         };
-        (self.dtype, self.kind) = (dtype, kind);
         self
     }
 
@@ -243,7 +235,6 @@ impl Element {
     pub fn integers(&self) -> Option<(i128, i128, i128)> {
         let bits = match (&self.kind, self.dtype) {
             (CellKind::Text(_), _) | (_, Dtype::F16 | Dtype::F32 | Dtype::F64) => return None,
-            (CellKind::Int8, _) => 8,
             (_, dtype) => dtype.size() * 8,
         };
         let count = 1i128 << bits;
@@ -257,7 +248,6 @@ impl Element {
     pub fn stored_size(&self) -> Option<u64> {
         match &self.kind {
             CellKind::Text(kind) => kind.size(),
-            CellKind::Int8 => Some(1),
             _ => Some(self.dtype.size()),
         }
     }
@@ -338,7 +328,7 @@ mod tests {
         assert_eq!(of("<i4", json!(true)).0, Dtype::U32);
         assert_eq!(
             of("|u1", json!("false")),
-            (Dtype::I16, Some((-128, 127, 256)))
+            (Dtype::I8, Some((-128, 127, 256)))
         );
         assert_eq!(of(">u2", json!("false")).0, Dtype::I16);
         // Nothing changes if the sign already matches, the type has none, or the value is invalid.
@@ -354,7 +344,7 @@ mod tests {
     fn types_of_version_3() {
         let of = |value: Value| Element::of_v3(&value, false);
         assert_eq!(of(json!("float16")).unwrap().dtype, Dtype::F16);
-        assert_eq!(of(json!({"name": "int8"})).unwrap().dtype, Dtype::I16);
+        assert_eq!(of(json!({"name": "int8"})).unwrap().dtype, Dtype::I8);
         let time = |unit: &str, factor: u64| {
             let configuration = json!({"unit": unit, "scale_factor": factor});
             of(json!({"name": "numpy.timedelta64", "configuration": configuration}))

@@ -109,7 +109,7 @@ fn array_v3(plan: &Plan) -> Value {
     let is_text = plan.categories.is_some();
     let mut codecs = vec![match plan.dtype {
         _ if is_text => json!({"name": "vlen-utf8"}),
-        Dtype::U8 => json!({"name": "bytes"}),
+        Dtype::U8 | Dtype::I8 => json!({"name": "bytes"}),
         _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
     }];
     if let Compression::Zstd { level } = plan.compression {
@@ -178,6 +178,7 @@ fn fill_value(dtype: Dtype, bits: u64) -> Value {
         };
     }
     match dtype {
+        Dtype::I8 => json!(bits as i8),
         Dtype::I16 => json!(bits as i16),
         Dtype::I32 => json!(bits as i32),
         Dtype::I64 => json!(bits as i64),
@@ -190,6 +191,7 @@ fn name_v3(dtype: Dtype) -> &'static str {
         Dtype::F16 => "float16",
         Dtype::F32 => "float32",
         Dtype::F64 => "float64",
+        Dtype::I8 => "int8",
         Dtype::I16 => "int16",
         Dtype::I32 => "int32",
         Dtype::I64 => "int64",

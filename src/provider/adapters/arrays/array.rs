@@ -170,6 +170,7 @@ impl StoredArray {
                 Dtype::F16 => CellType::F16,
                 Dtype::F32 => CellType::F32,
                 Dtype::F64 => CellType::F64,
+                Dtype::I8 => CellType::I8,
                 Dtype::I16 => CellType::I16,
                 Dtype::I32 => CellType::I32,
                 Dtype::I64 => CellType::I64,

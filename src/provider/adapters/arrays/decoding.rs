@@ -248,7 +248,7 @@ impl Decoding {
 fn is_counted_in(dtype: Dtype) -> bool {
     matches!(
         dtype,
-        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::I16 | Dtype::I32 | Dtype::I64
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64
     )
 }
 

@@ -1,5 +1,6 @@
 //! The array formats of this crate: how to recognise, open and create their files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,15 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
-use crate::format::array::{ArrayWriter, DatasetSpec};
-use crate::format::npy::{NpyFile, NpyWriter};
-use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
+use crate::format::array::{ArrayWriter, DatasetSpec, Limits};
+use crate::format::npy::{self, NpyFile, NpyWriter};
+use crate::format::tet::{self, FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
 use crate::format::zarr::{
     self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
 };
 use crate::provider::adapters::arrays::container::ArrayContainer;
-use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::create::{CreateArrays, CreateSettings};
 use crate::provider::adapters::registry::{Candidate, Format};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
@@ -81,6 +82,10 @@ impl Format for TetFormat {
         let file = TetFile::open(path, options.open_options(session.options()))?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
+
+    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
+        Some(Arc::new(TetFormat))
+    }
 }
 
 /// Zarr hierarchies and arrays.
@@ -132,6 +137,10 @@ impl Format for ZarrFormat {
         let file = ZarrFile::open(path, access, links)?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
+
+    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
+        Some(Arc::new(ZarrFormat))
+    }
 }
 
 /// NumPy files: `.npy`, and `.npz` with several arrays.
@@ -166,61 +175,136 @@ impl Format for NpyFormat {
         let file = NpyFile::open(path, access)?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
+
+    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
+        Some(Arc::new(NpyFormat))
+    }
 }
 
-/// Settings for writing an array file. Each format applies those that it supports.
-#[derive(Debug, Clone, Default)]
-pub(in crate::provider) struct WriteOptions {
-    /// `true` to embed zone maps.
-    pub zone_maps: bool,
-    /// The operation and its source, for the history of the file.
-    pub history: (&'static str, &'static str),
-    /// `true` to write Zarr version 2 instead of version 3.
-    pub is_zarr_2: bool,
+/// Returns `true` if an option has the second of two values, `false` if it has the first or is unset.
+fn is_second(
+    options: &BTreeMap<String, String>,
+    name: &str,
+    [first, second]: [&str; 2],
+) -> Result<bool, String> {
+    match options.get(name).map(|value| value.trim()) {
+        None => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case(first) => Ok(false),
+        Some(value) if value.eq_ignore_ascii_case(second) => Ok(true),
+        Some(value) => Err(format!(
+            "option {name} is {value:?}, expected {second} or {first}"
+        )),
+    }
 }
 
-/// Creates a file for these arrays, in an array format.
-///
-/// # Errors
-/// Returns an error if the format cannot hold these arrays, or the file cannot be created.
-pub(in crate::provider) fn create_file(
-    kind: FileKind,
-    path: &Path,
-    specs: Vec<DatasetSpec>,
-    writing: &WriteOptions,
-) -> Result<Box<dyn ArrayWriter>, Error> {
-    Ok(match kind {
-        FileKind::Tet => {
-            let mut writer = TetWriter::create(path, specs)?;
-            if writing.zone_maps {
-                writer.embed_zone_maps();
-            }
-            writer.set_file_metadata(FileMetadata {
-                tool: Some("tet-sql".to_string()),
-                library_version: Some(env!("CARGO_PKG_VERSION").to_string()),
-                created_at: None,
-            });
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let (op, source) = writing.history;
-            writer.push_history(op, source, now.map_or(0, |now| now.as_secs()));
-            Box::new(writer)
+impl TetFormat {
+    /// The option that embeds zone maps. The file's footer is then of version 2.
+    const ZONE_MAPS: &'static str = "zone_maps";
+
+    fn embeds_zone_maps(options: &BTreeMap<String, String>) -> Result<bool, String> {
+        is_second(options, Self::ZONE_MAPS, ["false", "true"])
+    }
+}
+
+impl CreateArrays for TetFormat {
+    fn limits(&self) -> Limits {
+        tet::LIMITS
+    }
+
+    fn allows_null_texts(&self) -> bool {
+        true
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &[Self::ZONE_MAPS]
+    }
+
+    fn check_options(&self, options: &BTreeMap<String, String>) -> Result<(), String> {
+        Self::embeds_zone_maps(options).map(drop)
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        specs: Vec<DatasetSpec>,
+        settings: &CreateSettings,
+    ) -> Result<Box<dyn ArrayWriter>, Error> {
+        let embeds_zone_maps = Self::embeds_zone_maps(&settings.format_options);
+        let mut writer = TetWriter::create(path, specs)?;
+        if embeds_zone_maps.map_err(|message| Error::invalid(path, message))? {
+            writer.embed_zone_maps();
         }
-        FileKind::Npy => Box::new(NpyWriter::create(path, &specs)?),
-        #[cfg(feature = "zarr")]
-        FileKind::Zarr => {
-            let version = match writing.is_zarr_2 {
-                true => ZarrVersion::V2,
-                false => ZarrVersion::V3,
-            };
-            Box::new(ZarrWriter::create(
-                path,
-                specs,
-                ZarrWriteOptions { version },
-            )?)
-        }
-        _ => {
-            let message = "the file extension is that of a row format, not of an array format";
-            return Err(Error::invalid(path, message));
-        }
-    })
+        writer.set_file_metadata(FileMetadata {
+            tool: Some("tet-sql".to_string()),
+            library_version: Some(env!("CARGO_PKG_VERSION").to_string()),
+            created_at: None,
+        });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let (op, source) = settings.history;
+        writer.push_history(op, source, now.map_or(0, |now| now.as_secs()));
+        Ok(Box::new(writer))
+    }
+}
+
+#[cfg(feature = "zarr")]
+impl ZarrFormat {
+    /// The option that selects the version of the format.
+    const VERSION: &'static str = "zarr_format";
+
+    fn version(options: &BTreeMap<String, String>) -> Result<ZarrVersion, String> {
+        Ok(match is_second(options, Self::VERSION, ["3", "2"])? {
+            true => ZarrVersion::V2,
+            false => ZarrVersion::V3,
+        })
+    }
+}
+
+#[cfg(feature = "zarr")]
+impl CreateArrays for ZarrFormat {
+    fn limits(&self) -> Limits {
+        zarr::LIMITS
+    }
+
+    fn creates_directories(&self) -> bool {
+        true
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &[Self::VERSION]
+    }
+
+    fn check_options(&self, options: &BTreeMap<String, String>) -> Result<(), String> {
+        Self::version(options).map(drop)
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        specs: Vec<DatasetSpec>,
+        settings: &CreateSettings,
+    ) -> Result<Box<dyn ArrayWriter>, Error> {
+        let version = Self::version(&settings.format_options);
+        let version = version.map_err(|message| Error::invalid(path, message))?;
+        let options = ZarrWriteOptions { version };
+        Ok(Box::new(ZarrWriter::create(path, specs, options)?))
+    }
+}
+
+impl CreateArrays for NpyFormat {
+    fn limits(&self) -> Limits {
+        npy::LIMITS
+    }
+
+    fn keeps_metadata(&self) -> bool {
+        false
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        specs: Vec<DatasetSpec>,
+        _settings: &CreateSettings,
+    ) -> Result<Box<dyn ArrayWriter>, Error> {
+        Ok(Box::new(NpyWriter::create(path, &specs)?))
+    }
 }

@@ -20,6 +20,6 @@ pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{
     ARROW_TYPE, DATE, MEANINGFUL, NUMPY_TYPE, TIMESTAMP, UNPACK_ATTRIBUTES,
 };
-pub(in crate::provider) use formats::{WriteOptions, built_in, create_file};
+pub(in crate::provider) use formats::built_in;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use reader::StoredWindowReader;

@@ -10,8 +10,8 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
 };
 use arrow::datatypes::{
-    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, ScalarValue};
 use half::f16;
@@ -204,6 +204,7 @@ impl StoredArray {
             Dtype::F16 => typed::<Float32Type>(ranges, |bits| f16::from_bits(bits as u16).to_f32()),
             Dtype::F32 => typed::<Float32Type>(ranges, |bits| f32::from_bits(bits as u32)),
             Dtype::F64 => typed::<Float64Type>(ranges, f64::from_bits),
+            Dtype::I8 => typed::<Int8Type>(ranges, |bits| bits as u8 as i8),
             Dtype::I16 => typed::<Int16Type>(ranges, |bits| bits as u16 as i16),
             Dtype::I32 => typed::<Int32Type>(ranges, |bits| bits as u32 as i32),
             Dtype::I64 => typed::<Int64Type>(ranges, |bits| bits as i64),
@@ -298,6 +299,7 @@ impl StoredArray {
             (Dtype::F64, ScalarValue::Float64(Some(value))) if !value.is_nan() => {
                 both_zeros(value.to_bits(), *value == 0.0)
             }
+            (Dtype::I8, ScalarValue::Int8(Some(value))) => vec![(*value as u8).into()],
             (Dtype::I16, ScalarValue::Int16(Some(value))) => vec![(*value as u16).into()],
             (Dtype::I32, ScalarValue::Int32(Some(value))) => vec![(*value as u32).into()],
             (Dtype::I64, ScalarValue::Int64(Some(value))) => vec![*value as u64],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, ArrowPrimitiveType, Float32Array, PrimitiveArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    ArrowNativeType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use half::f16;
@@ -23,6 +23,7 @@ pub(super) fn data_type(dtype: Dtype) -> DataType {
     match dtype {
         Dtype::F16 | Dtype::F32 => DataType::Float32,
         Dtype::F64 => DataType::Float64,
+        Dtype::I8 => DataType::Int8,
         Dtype::I16 => DataType::Int16,
         Dtype::I32 => DataType::Int32,
         Dtype::I64 => DataType::Int64,
@@ -80,6 +81,9 @@ pub(super) fn array(dtype: Dtype, cells: Buffer, missing: NullCells, others: &[F
             |value| value.is_nan(),
             f64::to_bits,
         ),
+        Dtype::I8 => {
+            integer_array::<Int8Type>(cells, missing, others, |value| (value as u8).into())
+        }
         Dtype::I16 => {
             integer_array::<Int16Type>(cells, missing, others, |value| (value as u16).into())
         }

@@ -185,8 +185,8 @@ impl BlockSource for MemberTable {
     }
 }
 
-/// A member as a single block, as the manifest describes it: all of its rows, for queries that read no column,
-/// or no row, if the zones rule out all of them.
+/// A member that is answered from the manifest, without being opened. Its single block has all rows
+/// of the member, for queries that read no column, or none if the zones rule out all rows.
 #[derive(Debug, Clone)]
 struct UnopenedMember {
     member: Arc<Member>,

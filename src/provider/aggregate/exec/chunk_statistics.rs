@@ -8,7 +8,7 @@ use arrow::datatypes::{
 use datafusion::common::Result;
 
 use crate::grid::Window;
-use crate::grid::reduce::{AxisGroups, GroupCounts};
+use crate::grid::reduce::{AxisGroups, GroupCounts, KnownSum};
 use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::planning::value_range::ValueRange;
 
@@ -24,6 +24,7 @@ pub(crate) enum ChunkContribution {
     OfGroup {
         group: usize,
         extremes: Option<(u64, u64)>,
+        sum: Option<KnownSum>,
         count: u64,
         missing: u64,
     },
@@ -53,25 +54,25 @@ pub(crate) fn known(
     };
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
     let extremes = bits(&known.min).zip(bits(&known.max));
-    let place = match (extremes, &job.bounds[number]) {
+    let relation = match (extremes, &job.bounds[number]) {
         (_, None) => BoundsRelation::Inside,
         (None, Some(_)) => BoundsRelation::Unclear,
         (Some(extremes), Some(bounds)) => relation_to_any(extremes, bounds),
     };
     let cells = window.cells();
-    if place == BoundsRelation::Outside || nulls == Some(cells) {
+    if relation == BoundsRelation::Outside || nulls == Some(cells) {
         return Ok(Some(ChunkContribution::Nothing));
     }
     let Some(nulls) = nulls else {
         return Ok(None);
     };
-    if place == BoundsRelation::Unclear {
+    if relation == BoundsRelation::Unclear {
         return Ok(None);
     }
     let wanted = plan.wanted;
-    let are_summed = wanted.sum.is_some() || wanted.deviation;
+    let are_compared = wanted.min || wanted.max;
     if nulls == 0 {
-        if !(are_summed || wanted.min || wanted.max) {
+        if !(wanted.sum.is_some() || wanted.deviation || are_compared) {
             return Ok(Some(ChunkContribution::Counted));
         }
         if let Some((min, max)) = extremes
@@ -81,16 +82,35 @@ pub(crate) fn known(
         }
     }
     let is_whole = axes.iter().all(|axis| axis.selected.is_all());
-    if !known.is_exact || !is_whole || are_summed || extremes.is_none() {
+    let extremes = extremes.filter(|_| known.is_exact);
+    let sum = known.sums.as_ref().and_then(sum_of);
+    let is_answered = !wanted.deviation
+        && (!are_compared || extremes.is_some())
+        && (wanted.sum.is_none() || sum.is_some());
+    if !is_whole || !is_answered {
         return Ok(None);
     }
     let group = GroupCounts::new(axes, base).only_group();
     Ok(group.map(|group| ChunkContribution::OfGroup {
         group,
         extremes,
+        sum,
         count: cells - nulls,
         missing: nulls,
     }))
+}
+
+/// Returns the first of some known sums; `None` if it is null.
+fn sum_of(sums: &ArrayRef) -> Option<KnownSum> {
+    if sums.is_null(0) {
+        return None;
+    }
+    Some(match sums.data_type() {
+        DataType::Int64 => KnownSum::Integer(sums.as_primitive::<Int64Type>().value(0).into()),
+        DataType::UInt64 => KnownSum::Integer(sums.as_primitive::<UInt64Type>().value(0).into()),
+        DataType::Float64 => KnownSum::Float(sums.as_primitive::<Float64Type>().value(0)),
+        _ => return None,
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +122,8 @@ enum BoundsRelation {
 
 /// Compares the min and max of a chunk with disjoint bounds.
 fn relation_to_any(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelation {
-    let places = bounds.iter().map(|bounds| place(extremes, *bounds));
-    places.fold(BoundsRelation::Outside, |one, other| match (one, other) {
+    let relations = bounds.iter().map(|bounds| relation_to(extremes, *bounds));
+    relations.fold(BoundsRelation::Outside, |one, other| match (one, other) {
         (BoundsRelation::Inside, _) | (_, BoundsRelation::Inside) => BoundsRelation::Inside,
         (BoundsRelation::Outside, BoundsRelation::Outside) => BoundsRelation::Outside,
         _ => BoundsRelation::Unclear,
@@ -111,7 +131,7 @@ fn relation_to_any(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelatio
 }
 
 /// Compares the min and max of a chunk with one pair of bounds.
-fn place((min, max): (u64, u64), bounds: ValueRange) -> BoundsRelation {
+fn relation_to((min, max): (u64, u64), bounds: ValueRange) -> BoundsRelation {
     fn compare<T: PartialOrd>(min: T, max: T, low: T, high: T) -> BoundsRelation {
         if max < low || min > high || low > high {
             BoundsRelation::Outside

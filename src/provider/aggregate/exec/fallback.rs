@@ -5,25 +5,58 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
+use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput,
+};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::{Stream, TryStreamExt};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::provider::rules::list_slices::SLICE_LISTS;
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
 
+/// The output of an aggregation.
+pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+/// Returns the rows that were `found` in array space, or those of DataFusion's own plan `engine` if
+/// there is not enough memory or array space cannot compute them. The metric `left_to_engine` counts
+/// this.
+pub(crate) fn or_engine(
+    found: Result<Option<Batches>>,
+    engine: &Arc<dyn ExecutionPlan>,
+    ordering: Option<LexOrdering>,
+    schema: &SchemaRef,
+    context: &Arc<TaskContext>,
+    metrics: &ExecutionPlanMetricsSet,
+    baseline: BaselineMetrics,
+) -> Result<Batches> {
+    match found {
+        Ok(Some(batches)) => return Ok(batches),
+        Ok(None) => {}
+        Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let left = MetricBuilder::new(metrics).counter("left_to_engine", 0);
+    left.add(1);
+    let rows = execute(engine, ordering, schema, context)?;
+    let rows = rows.map_ok(move |batch| batch.record_output(&baseline));
+    Ok(rows.boxed())
+}
+
 /// Runs the plan that the operator replaced, and sorts the rows by `ordering`. The plan was
 /// captured before DataFusion enforced what its nodes require of their inputs, such as hash
 /// partitioning, so the requirements are enforced here.
-pub(crate) fn execute(
+fn execute(
     engine: &Arc<dyn ExecutionPlan>,
     ordering: Option<LexOrdering>,
     schema: &SchemaRef,

@@ -34,12 +34,13 @@ use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::most_groups;
 use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::aggregate::plan::program::{Output, Program};
-use crate::provider::planning::pruning::is_dynamic;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::dynamic::is_dynamic;
 use crate::provider::plans::below::replace_columns;
 use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
-use crate::provider::source::SharedChunks;
+use crate::provider::source::{BlockList, SharedChunks};
 
 /// Computes aggregates of array cells, grouped by expressions over single dimensions.
 ///
@@ -194,20 +195,21 @@ impl ArrayAggregateExec {
             (aggregate.function.fun().name().to_string(), from)
         });
         let plan = self.scan.plan();
-        let has_statistics = |column: &usize| {
-            let blocks = self.scan.blocks().list();
-            blocks.availability(*column, &plan.options).is_known
-        };
-        // Zone maps store no sums.
-        let are_extremes = |aggregates: &[(String, ComputedFrom)]| {
-            let mut names = aggregates.iter().map(|(name, _)| name.as_str());
-            names.all(|name| matches!(name, "min" | "max" | "count"))
-        };
         let aggregates: Vec<_> = aggregates.collect();
+        let blocks = self.scan.blocks().list();
+        let has_statistics = |column: &usize| {
+            let is_known = blocks.availability(*column, &plan.options).is_known;
+            is_known
+                && aggregates.iter().all(|(name, _)| match name.as_str() {
+                    "min" | "max" | "count" => true,
+                    "sum" | "avg" => has_sums(blocks.as_ref(), *column, &plan.options),
+                    _ => false,
+                })
+        };
         PlannedRead {
             may_read_less: read.may_read_less
                 || self.dynamic_filter.is_some()
-                || (are_extremes(&aggregates) && plan.columns.iter().any(has_statistics)),
+                || plan.columns.iter().any(has_statistics),
             aggregates,
             ..read
         }
@@ -224,6 +226,21 @@ impl ArrayAggregateExec {
         }
         replace_columns(filter, &|number| groups.get(number).map(Arc::clone)).map(Some)
     }
+}
+
+/// Returns `true` if the statistics of a column include sums, judging by the first block.
+fn has_sums(blocks: &dyn BlockList, column: usize, options: &ReadOptions) -> bool {
+    if blocks.count() == Some(0) {
+        return false;
+    }
+    let known = blocks.statistics(&[column], &[0], options);
+    known.is_ok_and(|known| {
+        known
+            .columns
+            .iter()
+            .flatten()
+            .any(|bounds| bounds.sums.is_some())
+    })
 }
 
 impl DisplayAs for ArrayAggregateExec {

@@ -152,9 +152,10 @@ impl PartialReduction {
             ChunkContribution::OfGroup {
                 group,
                 extremes,
+                sum,
                 count,
                 missing,
-            } => reduction.add_known(group, extremes, count, missing),
+            } => reduction.add_known(group, extremes, sum, count, missing),
         }
         self.count_seen_cells(cells, 1);
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, internal_err};
@@ -11,11 +10,10 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, RecordOutput};
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, RecordOutput};
+use futures::StreamExt;
 
-use crate::provider::aggregate::exec::fallback;
+use crate::provider::aggregate::exec::fallback::{self, Batches};
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::output::AggregateRows;
 use crate::provider::aggregate::exec::partial_states::PartialState;
@@ -43,24 +41,21 @@ pub(crate) struct Run {
     pub context: Arc<TaskContext>,
 }
 
-type Batches = BoxStream<'static, Result<RecordBatch>>;
-
 impl Run {
     /// Returns the output rows, computed in array space or, if there is not enough memory or the
     /// values of scalar subqueries do not fit the program, by DataFusion's own plan.
     pub async fn run(self) -> Result<Batches> {
         let metrics = ScanMetrics::new(&self.metrics, 0);
-        match self.in_array_space(&metrics).await {
-            Ok(Some(batches)) => return Ok(batches),
-            Ok(None) => {}
-            Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
-            Err(error) => return Err(error),
-        }
-        let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
-        left.add(1);
-        let rows = fallback::execute(&self.engine, self.ordering, &self.schema, &self.context)?;
-        let rows = rows.map_ok(move |batch| batch.record_output(&metrics.baseline));
-        Ok(rows.boxed())
+        let found = self.in_array_space(&metrics).await;
+        fallback::or_engine(
+            found,
+            &self.engine,
+            self.ordering,
+            &self.schema,
+            &self.context,
+            &self.metrics,
+            metrics.baseline,
+        )
     }
 
     async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Option<Batches>> {

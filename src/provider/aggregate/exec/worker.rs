@@ -107,7 +107,7 @@ pub(crate) async fn work(
 struct Batch {
     part: usize,
     windows: Vec<Window>,
-    places: ChunkGroups,
+    groups: ChunkGroups,
     /// The stored bytes of each window.
     pending: Vec<PendingBlock>,
 }
@@ -211,20 +211,20 @@ impl Worker {
                 continue;
             }
             let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
-            let places = ChunkGroups {
+            let groups = ChunkGroups {
                 base,
                 axes,
                 restricted: restricted.collect(),
             };
-            if self.add_known(part, &window, &places)? {
+            if self.add_known(part, &window, &groups)? {
                 continue;
             }
             match batches.last_mut() {
-                Some(last) if last.places == places => last.windows.push(window),
+                Some(last) if last.groups == groups => last.windows.push(window),
                 _ => batches.push(Batch {
                     part: number,
                     windows: vec![window],
-                    places,
+                    groups,
                     pending: Vec::new(),
                 }),
             }
@@ -234,7 +234,7 @@ impl Worker {
 
     /// Returns `true` if statistics can answer all reductions of the [`GridJob`] for a chunk. If
     /// so, adds them to the partial state.
-    fn add_known(&mut self, part: &GridJob, window: &Window, places: &ChunkGroups) -> Result<bool> {
+    fn add_known(&mut self, part: &GridJob, window: &Window, groups: &ChunkGroups) -> Result<bool> {
         let plans = &self.job.program.reductions;
         if self.job.program.needs_rows() || part.reductions.is_empty() {
             return Ok(false);
@@ -242,25 +242,25 @@ impl Worker {
         let mut all = Vec::with_capacity(part.reductions.len());
         for number in &part.reductions {
             let plan = &plans[*number];
-            let axes = places.axes(plan.restriction);
-            match known(*number, &self.job, part, window, axes, places.base)? {
+            let axes = groups.axes(plan.restriction);
+            match known(*number, &self.job, part, window, axes, groups.base)? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
         }
-        let mut groups = 0;
+        let mut updated = 0;
         for (known, number) in all.into_iter().zip(&part.reductions) {
-            let axes = places.axes(plans[*number].restriction);
-            let cells = GroupCounts::new(axes, places.base);
-            groups += cells.groups();
+            let axes = groups.axes(plans[*number].restriction);
+            let cells = GroupCounts::new(axes, groups.base);
+            updated += cells.groups();
             self.found.reductions[*number].add_known(known, &cells);
         }
-        if groups == 0 {
+        if updated == 0 {
             self.metrics.add_sliced();
         } else {
             self.metrics.add_known();
         }
-        self.known_groups += groups;
+        self.known_groups += updated;
         Ok(true)
     }
 
@@ -328,9 +328,9 @@ impl Worker {
         let job = &self.job;
         let part = &job.parts[batch.part];
         if self.rows.is_at_start() && !part.reductions.is_empty() {
-            let layout = batch.places.layout(None);
+            let layout = batch.groups.layout(None);
             let restrictions = 0..job.program.restrictions.len();
-            let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
+            let restricted = restrictions.map(|number| batch.groups.layout(Some(number)));
             let restricted: Vec<Option<Layout>> = restricted.collect();
             for number in &part.reductions {
                 let plan = &job.program.reductions[*number];
@@ -351,8 +351,8 @@ impl Worker {
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
                 reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
                 if reduction.counts_seen_cells() {
-                    let axes = batch.places.axes(plan.restriction);
-                    let cells = GroupCounts::new(axes, batch.places.base);
+                    let axes = batch.groups.axes(plan.restriction);
+                    let cells = GroupCounts::new(axes, batch.groups.base);
                     reduction.count_seen_cells(&cells, batch.windows.len());
                 }
             }
@@ -364,12 +364,12 @@ impl Worker {
             return internal_err!("row-by-row evaluation needs batches of a single chunk");
         };
         let reader = self.readers.first_mut();
-        let places = &batch.places;
+        let groups = &batch.groups;
         let chunk = RowsOfChunk {
             part: batch.part,
             window,
-            base: places.base,
-            axes: &places.axes,
+            base: groups.base,
+            axes: &groups.axes,
         };
         self.rows.add(job, &chunk, reader, &mut self.found)
     }

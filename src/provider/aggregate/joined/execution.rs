@@ -11,14 +11,13 @@ use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput, Time,
+    BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput, Time,
 };
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::provider::aggregate::exec::accumulators::{Accumulated, add_rows};
-use crate::provider::aggregate::exec::fallback;
+use crate::provider::aggregate::exec::fallback::{self, Batches};
 use crate::provider::aggregate::joined::plan::JoinAggregation;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
@@ -41,8 +40,6 @@ pub(super) struct Execution {
     pub metrics: ExecutionPlanMetricsSet,
     pub context: Arc<TaskContext>,
 }
-
-type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 /// The work of one execution, which all workers share.
 struct Job {
@@ -72,18 +69,16 @@ impl Execution {
     /// are too many groups, by DataFusion's own plan.
     pub async fn run(self) -> Result<Batches> {
         let baseline = BaselineMetrics::new(&self.metrics, 0);
-        match self.by_number(&baseline).await {
-            Ok(Some(batches)) => return Ok(batches),
-            Ok(None) => {}
-            Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
-            Err(error) => return Err(error),
-        }
-        let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
-        left.add(1);
-        let rows = fallback::execute(&self.engine, None, &self.engine.schema(), &self.context)?;
-        Ok(rows
-            .map_ok(move |batch| batch.record_output(&baseline))
-            .boxed())
+        let found = self.by_number(&baseline).await;
+        fallback::or_engine(
+            found,
+            &self.engine,
+            None,
+            &self.engine.schema(),
+            &self.context,
+            &self.metrics,
+            baseline,
+        )
     }
 
     async fn by_number(&self, baseline: &BaselineMetrics) -> Result<Option<Batches>> {

@@ -7,7 +7,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::{IndexSet, Selection};
 use crate::provider::planning::axis_filter::{can_evaluate, evaluate};
-use crate::provider::planning::pruning::{is_dynamic, with_subquery_values};
+use crate::provider::planning::dynamic::{is_dynamic, with_subquery_values};
 use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::GridSelection;
 

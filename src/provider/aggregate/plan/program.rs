@@ -119,7 +119,7 @@ pub(crate) enum Output {
     /// From the coordinates along an axis, or from the file column. The index is that of the
     /// table's column.
     Axis(usize, AxisMethod),
-    /// By DataFusion's accumulator, fed row by row.
+    /// Computed by DataFusion's accumulator, row by row.
     RowByRow,
 }
 

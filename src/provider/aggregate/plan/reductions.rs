@@ -18,7 +18,7 @@ use crate::grid::reduce::{CellType, RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::Aggregate;
 use crate::provider::aggregate::plan::columns::Columns;
 use crate::provider::functions::extremes::is_max;
-use crate::provider::planning::pruning::{is_dynamic, with_subquery_values};
+use crate::provider::planning::dynamic::{is_dynamic, with_subquery_values};
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::source::CellFormat;

@@ -77,6 +77,57 @@ impl Default for ArraySettings {
     }
 }
 
+/// A setting that is on or off: its name, its field and its description.
+type Switch = (
+    &'static str,
+    fn(&mut ArraySettings) -> &mut bool,
+    &'static str,
+);
+
+/// The settings that are on or off.
+const SWITCHES: [Switch; 8] = [
+    (
+        "nan_as_null",
+        |settings| &mut settings.nan_as_null,
+        "If true, NaN in arrays reads as NULL",
+    ),
+    (
+        "fill_as_null",
+        |settings| &mut settings.fill_as_null,
+        "If true, the fill value of an array reads as NULL",
+    ),
+    (
+        "declare_ordering",
+        |settings| &mut settings.declare_ordering,
+        "If true, scans declare the order of their rows to DataFusion",
+    ),
+    (
+        "zone_maps",
+        |settings| &mut settings.zone_maps,
+        "If true, stored statistics (zone maps, value postings) skip chunks and answer aggregates",
+    ),
+    (
+        "array_aggregates",
+        |settings| &mut settings.array_aggregates,
+        "If true, aggregates over arrays are computed in array space",
+    ),
+    (
+        "zip_joins",
+        |settings| &mut settings.zip_joins,
+        "If true, joins of arrays on all dimensions become one scan of both arrays",
+    ),
+    (
+        "lookup_joins",
+        |settings| &mut settings.lookup_joins,
+        "If true, joins of arrays on expressions over dimensions look up matches by position",
+    ),
+    (
+        "axis_windows",
+        |settings| &mut settings.axis_windows,
+        "If true, window functions along an axis of an array are computed without sorting",
+    ),
+];
+
 impl ConfigExtension for ArraySettings {
     const PREFIX: &'static str = "tet";
 }
@@ -95,15 +146,10 @@ impl ExtensionOptions for ArraySettings {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        if let Some((_, field, _)) = SWITCHES.iter().find(|(name, ..)| *name == key) {
+            return ConfigField::set(field(self), "", value);
+        }
         match key {
-            "nan_as_null" => ConfigField::set(&mut self.nan_as_null, "", value),
-            "fill_as_null" => ConfigField::set(&mut self.fill_as_null, "", value),
-            "declare_ordering" => ConfigField::set(&mut self.declare_ordering, "", value),
-            "zone_maps" => ConfigField::set(&mut self.zone_maps, "", value),
-            "array_aggregates" => ConfigField::set(&mut self.array_aggregates, "", value),
-            "zip_joins" => ConfigField::set(&mut self.zip_joins, "", value),
-            "lookup_joins" => ConfigField::set(&mut self.lookup_joins, "", value),
-            "axis_windows" => ConfigField::set(&mut self.axis_windows, "", value),
             "access" => match value.parse() {
                 Ok(access) => {
                     self.access = access;
@@ -137,59 +183,22 @@ impl ExtensionOptions for ArraySettings {
             value: Some(value),
             description,
         };
+        let mut settings = self.clone();
         let mut entries = vec![
-            entry(
-                "nan_as_null",
-                self.nan_as_null.to_string(),
-                "Whether NaN in .tet values reads as NULL",
-            ),
-            entry(
-                "fill_as_null",
-                self.fill_as_null.to_string(),
-                "Whether the fill value of a .tet dataset reads as NULL",
-            ),
             entry(
                 "access",
                 self.access.to_string(),
-                "How .tet files are read: mmap or pread",
+                "How files are read: mmap or pread",
             ),
             entry(
                 "unpack",
                 self.unpack.to_string(),
-                "When files opened from now on are unpacked by scale_factor and add_offset: auto (integers of Zarr), always \
-                 or never",
-            ),
-            entry(
-                "declare_ordering",
-                self.declare_ordering.to_string(),
-                "Whether scans declare the order of their rows to DataFusion",
-            ),
-            entry(
-                "zone_maps",
-                self.zone_maps.to_string(),
-                "Whether the zone maps and value postings of .tet files are used",
-            ),
-            entry(
-                "array_aggregates",
-                self.array_aggregates.to_string(),
-                "Whether aggregates over .tet files are computed in array space",
-            ),
-            entry(
-                "zip_joins",
-                self.zip_joins.to_string(),
-                "Whether joins of arrays on all dimensions become one scan of both arrays",
-            ),
-            entry(
-                "lookup_joins",
-                self.lookup_joins.to_string(),
-                "Whether joins of arrays on expressions over dimensions look up matches by position",
-            ),
-            entry(
-                "axis_windows",
-                self.axis_windows.to_string(),
-                "Whether window functions along an axis of an array are computed without sorting",
+                "Unpack files opened from now on by scale_factor and add_offset: auto (integers of Zarr), always or never",
             ),
         ];
+        for (key, field, description) in SWITCHES {
+            entries.push(entry(key, field(&mut settings).to_string(), description));
+        }
         entries.extend(self.limits.entries());
         entries
     }

@@ -9,8 +9,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexRequirement, PhysicalSortRequirement};
@@ -23,7 +22,7 @@ use crate::format::tatami::search::SegmentBuilder;
 use crate::format::tatami::{ColumnType, SEARCH_COLUMNS_KEY, Schema, TatamiWriter, WriterOptions};
 use crate::provider::copy::documents::columns::{append_text, input, is_text, normalized, stored};
 use crate::provider::copy::documents::options::DocumentOptions;
-use crate::provider::copy::sink::CancelOnDrop;
+use crate::provider::copy::sink::{CancelOnDrop, in_background};
 
 /// The maximum memory for postings in bytes. Beyond this limit, postings spill to temporary files.
 const MAX_WORDS_MEMORY: usize = 64 << 20;
@@ -202,12 +201,4 @@ impl DataSink for DocumentSink {
         in_background(move || writing.finish(&is_cancelled)).await?;
         Ok(rows)
     }
-}
-
-async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let task = SpawnedTask::spawn_blocking(work);
-    let done = task.await;
-    done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
 }

@@ -14,11 +14,12 @@ use futures::StreamExt;
 
 use crate::format::tiledb::{TileDbArray, WriteOptions};
 use crate::provider::adapters::tiledb;
+use crate::provider::copy::sink::in_background;
 use crate::provider::copy::tiledb::columns::StoredColumn;
 use crate::provider::copy::tiledb::fills::fill_of;
 use crate::provider::copy::tiledb::fragment::FragmentWriter;
 use crate::provider::copy::tiledb::ordinals::Ordinals;
-use crate::provider::copy::tiledb::sink::{in_background, reserve};
+use crate::provider::copy::tiledb::sink::reserve;
 
 /// Returns a plan that adds the rows of `input` to a TileDB array, as one fragment. A table of the array
 /// returns it from `TableProvider::insert_into`.

@@ -12,7 +12,7 @@ use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::target::chunk_shape;
 use crate::provider::copy::tiledb::columns::{StoredColumn, stored_type};
-use crate::provider::copy::tiledb::options::TileDbOptions;
+use crate::provider::copy::tiledb::options::TileDbCopyOptions;
 
 /// The dimensions and attributes of a new array, whose domain is not known yet.
 #[derive(Debug)]
@@ -20,14 +20,18 @@ pub(super) struct ArrayLayout {
     /// The dimensions, followed by the attributes.
     pub columns: Vec<StoredColumn>,
     pub dimensions: usize,
-    pub options: TileDbOptions,
+    pub options: TileDbCopyOptions,
     /// The extents of the option `tile`.
     extents: Option<Vec<Scalar>>,
 }
 
 impl ArrayLayout {
     /// Decides which columns are dimensions, and how each is stored.
-    pub fn try_new(schema: &SchemaRef, origins: &[Origin], options: TileDbOptions) -> Result<Self> {
+    pub fn try_new(
+        schema: &SchemaRef,
+        origins: &[Origin],
+        options: TileDbCopyOptions,
+    ) -> Result<Self> {
         let found = CopyOptions {
             dims: options.dims.clone(),
             ..CopyOptions::default()

@@ -28,17 +28,17 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::copy::format::{self, CopyTarget, ParsedTarget};
-use crate::provider::copy::tiledb::options::TileDbOptions;
+use crate::provider::copy::tiledb::options::TileDbCopyOptions;
 use crate::provider::copy::tiledb::sink::TileDbSink;
 
 pub use insert::insert_into_tiledb;
 
 /// Makes `COPY ... TO` write TileDB arrays.
 pub(in crate::provider) fn format_factory() -> Arc<dyn FileFormatFactory> {
-    format::format_factory::<TileDbOptions>()
+    format::format_factory::<TileDbCopyOptions>()
 }
 
-impl ParsedTarget for TileDbOptions {
+impl ParsedTarget for TileDbCopyOptions {
     const EXTENSION: &'static str = "tiledb";
 
     fn parse(given: &HashMap<String, String>) -> Result<Self> {
@@ -46,7 +46,7 @@ impl ParsedTarget for TileDbOptions {
     }
 }
 
-impl CopyTarget for TileDbOptions {
+impl CopyTarget for TileDbCopyOptions {
     const NOT_LISTED: &'static str = "TileDB arrays cannot be read as listing tables; use CREATE EXTERNAL TABLE ... \
                                       STORED AS TILEDB, or FROM 'points.tiledb'";
     const COMPRESSED: &'static str =

@@ -19,7 +19,7 @@ const DEFAULT_CAPACITY: u64 = 10_000;
 
 /// The options: the dimensions, and the layout of the array.
 #[derive(Debug, Clone)]
-pub(super) struct TileDbOptions {
+pub(super) struct TileDbCopyOptions {
     /// The columns that are dimensions, in order.
     pub dims: Option<Vec<String>>,
     pub is_sparse: bool,
@@ -36,7 +36,7 @@ pub(super) struct TileDbOptions {
     pub timestamp: Option<u64>,
 }
 
-impl Default for TileDbOptions {
+impl Default for TileDbCopyOptions {
     fn default() -> Self {
         Self {
             dims: None,
@@ -52,7 +52,7 @@ impl Default for TileDbOptions {
     }
 }
 
-impl TileDbOptions {
+impl TileDbCopyOptions {
     /// Reads `OPTIONS (dims 'x, y', sparse 'true', ...)`.
     pub fn parse(given: &HashMap<String, String>) -> Result<Self> {
         let mut options = Self::default();
@@ -151,11 +151,11 @@ fn check_levels(key: &str, pipeline: Pipeline) -> Result<Pipeline> {
 mod tests {
     use super::*;
 
-    fn parse(given: &[(&str, &str)]) -> Result<TileDbOptions> {
+    fn parse(given: &[(&str, &str)]) -> Result<TileDbCopyOptions> {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        TileDbOptions::parse(&given.collect())
+        TileDbCopyOptions::parse(&given.collect())
     }
 
     #[test]

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -18,10 +17,11 @@ use futures::StreamExt;
 
 use crate::format::tiledb::{ArrayWriter, CellSpool, Interval, Scalar, TileBuffers, WriteOptions};
 use crate::provider::copy::lineage::Origin;
+use crate::provider::copy::sink::in_background;
 use crate::provider::copy::tiledb::columns::StoredColumn;
 use crate::provider::copy::tiledb::fragment::FragmentWriter;
 use crate::provider::copy::tiledb::layout::{ArrayLayout, length};
-use crate::provider::copy::tiledb::options::TileDbOptions;
+use crate::provider::copy::tiledb::options::TileDbCopyOptions;
 
 /// Memory for cells in bytes, before temporary files are used. The pool may grant less.
 const MAX_MEMORY: usize = 64 << 20;
@@ -50,7 +50,7 @@ impl TileDbSink {
         path: PathBuf,
         schema: &SchemaRef,
         input: &Arc<dyn ExecutionPlan>,
-        options: TileDbOptions,
+        options: TileDbCopyOptions,
     ) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return plan_err!(
@@ -214,14 +214,6 @@ pub(super) fn reserve(context: &TaskContext) -> Result<MemoryReservation> {
         memory.try_grow(MIN_MEMORY)?;
     }
     Ok(memory)
-}
-
-/// Runs work that takes long outside of the threads that run the query.
-pub(super) async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = SpawnedTask::spawn_blocking(work).await;
-    done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
 }
 
 impl DisplayAs for TileDbSink {

@@ -148,7 +148,7 @@ impl GridSource for KeyIndexGrid {
             terms: Arc::clone(&self.terms),
             shape: axes.collect(),
             window: Vec::new(),
-            place: Vec::new(),
+            indices: Vec::new(),
         }))
     }
 
@@ -182,7 +182,7 @@ struct KeyIndexReader {
     shape: Vec<u64>,
     window: Vec<Range<u64>>,
     /// The indices of the current cell along the axes of the whole grid.
-    place: Vec<u64>,
+    indices: Vec<u64>,
 }
 
 impl KeyIndexReader {
@@ -196,9 +196,9 @@ impl KeyIndexReader {
         while cell < run.end {
             let line_end = ((cell / length + 1) * length).min(run.end);
             let mut rest = cell;
-            for (place, range) in self.place.iter_mut().zip(&self.window).rev() {
+            for (indices, range) in self.indices.iter_mut().zip(&self.window).rev() {
                 let extent = (range.end - range.start).max(1);
-                *place = range.start + rest % extent;
+                *indices = range.start + rest % extent;
                 rest /= extent;
             }
             let count = (line_end - cell) as usize;
@@ -206,7 +206,7 @@ impl KeyIndexReader {
             let mut along: Option<&[u32]> = None;
             for KeyTerms { axes, terms } in self.terms.iter() {
                 let start = axes.iter().fold(0, |start, axis| {
-                    start * self.shape[*axis] as usize + self.place[*axis] as usize
+                    start * self.shape[*axis] as usize + self.indices[*axis] as usize
                 });
                 match axes.last() {
                     // The terms of cells along the last axis are contiguous.
@@ -228,7 +228,7 @@ impl KeyIndexReader {
 impl WindowReader for KeyIndexReader {
     fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
         self.window = window.ranges().to_vec();
-        self.place = vec![0; self.window.len()];
+        self.indices = vec![0; self.window.len()];
         Ok(())
     }
 

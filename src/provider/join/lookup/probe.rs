@@ -45,7 +45,7 @@ impl JoinOutput {
 /// Rows from which output rows are assembled.
 #[derive(Clone, Copy)]
 enum JoinedRows<'a> {
-    /// Rows of the probe side, with the row number of the match of each; null for none.
+    /// Rows of the probe side, and for each the row number of its match on the build side, or null.
     Pairs(&'a RecordBatch, &'a UInt32Array),
     /// Rows of the probe side alone.
     Probe(&'a RecordBatch),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
-use arrow::datatypes::{DataType, Int64Type, UInt64Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Int64Type, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
@@ -58,10 +58,9 @@ impl GridBlocks {
     }
 
     fn walk(&self) -> Option<&ChunkWalk> {
-        let walk = self.walk.get_or_init(|| {
-            ChunkWalk::try_new(self.grid.chunk_grid(), &self.chunks, &self.selection)
-        });
-        walk.as_ref()
+        let grid = self.grid.chunk_grid();
+        let walk = || ChunkWalk::try_new(grid, &self.chunks, &self.selection);
+        self.walk.get_or_init(walk).as_ref()
     }
 
     /// Returns the statistics of an attribute in the blocks with these ordinals, exact if possible.
@@ -108,10 +107,10 @@ impl GridBlocks {
     fn in_chunk(&self, axis: usize, chunk: u64) -> IndexSet {
         let selected = &self.selection.axes()[axis];
         let chunk = self.grid.chunk_grid().axis(axis).range(chunk);
-        let within = selected.within(chunk.clone());
+        let (within, start) = (selected.within(chunk.clone()), chunk.start);
         let ranges = within
             .ranges()
-            .map(|range| range.start + chunk.start..range.end + chunk.start);
+            .map(|range| range.start + start..range.end + start);
         IndexSet::from_ranges(selected.length(), ranges)
     }
 
@@ -296,10 +295,8 @@ impl BlockList for GridBlocks {
     }
 
     fn is_read(&self, columns: &[usize]) -> bool {
-        let attributes = self.attributes(columns);
-        attributes
-            .iter()
-            .any(|attribute| self.grid.is_stored(*attribute))
+        let mut attributes = self.attributes(columns).into_iter();
+        attributes.any(|attribute| self.grid.is_stored(attribute))
     }
 
     fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64> {
@@ -490,15 +487,13 @@ fn total_of(sums: &ArrayRef) -> Option<i128> {
     if sums.null_count() > 0 {
         return None;
     }
+    fn total<T: ArrowPrimitiveType<Native: Into<i128>>>(sums: &ArrayRef) -> i128 {
+        let sums = sums.as_primitive::<T>().values();
+        sums.iter().map(|sum| (*sum).into()).sum()
+    }
     match sums.data_type() {
-        DataType::Int64 => {
-            let sums = sums.as_primitive::<Int64Type>().values();
-            Some(sums.iter().copied().map(i128::from).sum())
-        }
-        DataType::UInt64 => {
-            let sums = sums.as_primitive::<UInt64Type>().values();
-            Some(sums.iter().copied().map(i128::from).sum())
-        }
+        DataType::Int64 => Some(total::<Int64Type>(sums)),
+        DataType::UInt64 => Some(total::<UInt64Type>(sums)),
         _ => None,
     }
 }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::rules::logic::syntax::correct;
 use crate::provider::sql::budget::balance::Balance;
@@ -97,9 +98,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
 /// Checks the format of a `COPY`, because DataFusion would use the one of the target's extension
 /// instead of an unknown one.
 fn check_format(state: &SessionState, statement: &Statement) -> Result<()> {
-    const FORMATS: [&str; 9] = [
-        "TET", "ZARR", "TILEDB", "TATAMI", "PARQUET", "CSV", "JSON", "NDJSON", "ARROW",
-    ];
+    const OF_ROWS: [&str; 5] = ["PARQUET", "CSV", "JSON", "NDJSON", "ARROW"];
     let is_known = |name: &str| {
         let factory = state.get_file_format_factory(&name.to_lowercase());
         factory.is_some()
@@ -108,10 +107,18 @@ fn check_format(state: &SessionState, statement: &Statement) -> Result<()> {
         Statement::Explain(explain) => check_format(state, &explain.statement),
         Statement::CopyTo(copy) => match &copy.stored_as {
             Some(name) if !is_known(name) => {
-                let known = FORMATS.into_iter().filter(|name| is_known(name));
+                let formats = FormatRegistry::of(state.config());
+                let formats = formats.formats().iter();
+                let names = formats.flat_map(|format| format.keywords().iter().copied());
+                let mut known: Vec<&str> = Vec::new();
+                for name in names.chain(OF_ROWS) {
+                    if is_known(name) && !known.contains(&name) {
+                        known.push(name);
+                    }
+                }
                 plan_err!(
                     "COPY cannot write STORED AS {name}: expected one of {}",
-                    known.collect::<Vec<_>>().join(", ")
+                    known.join(", ")
                 )
             }
             _ => Ok(()),

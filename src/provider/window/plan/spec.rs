@@ -112,7 +112,7 @@ pub(in crate::provider::window) enum SeriesFunction {
 pub(in crate::provider::window) enum OutputColumn {
     /// The coordinates of an axis.
     Axis(usize),
-    /// One value per plane, whatever the series.
+    /// One value per plane, the same for all series.
     Values(ArrayRef),
     /// The cells themselves.
     Plane(usize),

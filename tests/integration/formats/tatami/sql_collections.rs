@@ -72,7 +72,7 @@ async fn a_file_that_the_manifest_does_not_describe_is_an_error() {
     let ctx = open(&manifest, "").await;
     assert_eq!(rows(&ctx, "SELECT count(*) FROM t").await, ["300"]);
     let text = error(&ctx, "SELECT name FROM t").await;
-    for part in ["part-1.tatami", "as the manifest has it"] {
+    for part in ["part-1.tatami", "as the manifest states"] {
         assert!(text.contains(part), "{text}");
     }
 }

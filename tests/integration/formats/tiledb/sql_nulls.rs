@@ -162,7 +162,7 @@ async fn rows_of_an_array_can_be_inserted_again() {
     ] {
         insert_again(&ctx, folder.path(), name).await;
     }
-    // Of the fill values of integers of 8 bits, none stands for null.
+    // The fill values of 8-bit integers do not stand for null.
     let path = folder.path().join("bytes");
     bytes(&path, Datatype::Uint8, &[([0, 0], [4, 4], 1)]);
     create(&ctx, &path, WHOLE).await;

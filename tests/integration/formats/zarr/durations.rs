@@ -1,11 +1,10 @@
 //! Durations that xarray writes: lead times as coordinates, and delays as values.
 
-use datafusion::prelude::SessionContext;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
 use tet_sql::{ArrayOptions, ArraySchema};
 
 use super::stores::{document, unpacked};
-use crate::support::sql::{open, rows, run};
+use crate::support::sql::{open, plan, rows, run};
 
 const STORES: [&str; 2] = ["forecasts_v2.zarr", "forecasts_v3.zarr"];
 
@@ -16,12 +15,6 @@ fn expected(store: &str, name: &str) -> Vec<String> {
     texts
         .map(|text| text.as_str().unwrap_or("NULL").to_string())
         .collect()
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
-    let mut plan = plan.into_iter();
-    plan.find(|row| row.starts_with("physical_plan")).unwrap()
 }
 
 /// The join of forecasts with the analysis at their valid time.

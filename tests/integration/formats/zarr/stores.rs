@@ -114,6 +114,7 @@ pub enum Number {
 pub fn numbers(dtype: Dtype, cells: &[u8]) -> Vec<Number> {
     let number = |cell: &[u8]| match dtype {
         Dtype::U8 => Number::Integer(cell[0].into()),
+        Dtype::I8 => Number::Integer((cell[0] as i8).into()),
         Dtype::U16 => Number::Integer(u16::from_le_bytes(cell.try_into().unwrap()).into()),
         Dtype::U32 => Number::Integer(u32::from_le_bytes(cell.try_into().unwrap()).into()),
         Dtype::U64 => Number::Integer(u64::from_le_bytes(cell.try_into().unwrap()).into()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+    Int64Array, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
@@ -67,6 +67,7 @@ pub fn column(dtype: Dtype, numbers: impl Iterator<Item = Option<Number>>) -> Ar
                 .collect::<Float32Array>(),
         ),
         Dtype::F64 => Arc::new(floats().collect::<Float64Array>()),
+        Dtype::I8 => integers!(Int8Array, i8),
         Dtype::I16 => integers!(Int16Array, i16),
         Dtype::I32 => integers!(Int32Array, i32),
         Dtype::I64 => integers!(Int64Array, i64),
@@ -85,7 +86,9 @@ fn is_float(dtype: Dtype) -> bool {
 fn limits(dtype: Dtype) -> (i128, i128) {
     let bits = dtype.size() * 8;
     match dtype {
-        Dtype::I16 | Dtype::I32 | Dtype::I64 => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => {
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        }
         _ => (0, (1 << bits) - 1),
     }
 }

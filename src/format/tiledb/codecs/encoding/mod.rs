@@ -26,7 +26,8 @@ impl std::fmt::Debug for Encoder {
 
 /// A chunk between two filters.
 struct Chunk {
-    /// The metadata that each filter adds, the newest last. Stored in reverse order.
+    /// The metadata that each filter has added, in the order of the filters. A tile stores them in
+    /// reverse.
     metadata: Vec<Vec<u8>>,
     data: Vec<u8>,
 }

@@ -9,7 +9,7 @@ use crate::format::hold_removal;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::codecs::{Encoder, EncryptionKey};
 use crate::format::tiledb::fault::{Decoded, Fault};
-use crate::format::tiledb::fragment::{Field, FileKind};
+use crate::format::tiledb::fragment::{Field, FieldFile};
 use crate::format::tiledb::writer::bytes::Append;
 use crate::format::tiledb::writer::fragment::statistics::{FieldStatistics, TileStatistics};
 use crate::format::tiledb::writer::tile::{NO_CHUNKS, put_fixed, put_variable};
@@ -93,9 +93,9 @@ impl FieldWriter {
     pub fn new(directory: &Path, field: Field) -> Self {
         let file = |kind| TileFile::new(directory, field.file_name(kind));
         Self {
-            fixed: file(FileKind::Fixed),
-            variable: field.variable.as_ref().map(|_| file(FileKind::Variable)),
-            validity: field.validity.as_ref().map(|_| file(FileKind::Validity)),
+            fixed: file(FieldFile::Fixed),
+            variable: field.variable.as_ref().map(|_| file(FieldFile::Variable)),
+            validity: field.validity.as_ref().map(|_| file(FieldFile::Validity)),
             variable_sizes: Vec::new(),
             statistics: FieldStatistics::new(&field),
             field,
@@ -169,7 +169,7 @@ pub(crate) fn check_columns<'a>(
     columns.try_for_each(|(field, column)| check_cells(field, column, cells))
 }
 
-/// Checks that buffers hold a number of cells of a field, and no more.
+/// Checks that buffers hold exactly `expected` cells of a field.
 fn check_cells(field: &Field, cells: &TileBuffers, expected: usize) -> Decoded<()> {
     let fault = |what: &'static str, found: usize, expected: usize| {
         let (found, expected) = (format!("{found}, in field {:?}", field.name), expected);

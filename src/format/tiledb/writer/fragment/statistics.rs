@@ -9,13 +9,13 @@ use crate::format::tiledb::writer::bytes::Append;
 
 /// The kinds of statistics that a field has.
 #[derive(Debug, Clone, Copy)]
-struct Kinds {
+struct StoredKinds {
     has_bounds: bool,
     has_sum: bool,
     is_text: bool,
 }
 
-impl Kinds {
+impl StoredKinds {
     fn of(field: &Field) -> Self {
         let datatype = field.datatype;
         let is_text = matches!(datatype, Datatype::Char | Datatype::StringAscii);
@@ -88,7 +88,7 @@ pub(crate) struct TileStatistics {
 impl TileStatistics {
     /// Computes the statistics of cells, without the padding of dense tiles.
     pub fn new(field: &Field, cells: &TileBuffers) -> Self {
-        let (kinds, datatype) = (Kinds::of(field), field.datatype);
+        let (kinds, datatype) = (StoredKinds::of(field), field.datatype);
         let (size, values) = (datatype.size(), field.cell_values);
         let mut statistics = Self {
             bounds: None,
@@ -150,7 +150,7 @@ fn replaces(value: &Scalar, bound: &Scalar, side: Ordering) -> bool {
 /// The statistics of all tiles of a field in a fragment.
 #[derive(Debug)]
 pub(super) struct FieldStatistics {
-    kinds: Kinds,
+    kinds: StoredKinds,
     field: Field,
     low: Bounds,
     high: Bounds,
@@ -182,7 +182,7 @@ impl Bounds {
         }
         let Some(value) = value else { return };
         let is_beyond = self.all.as_ref().is_none_or(|all| {
-            if Kinds::of(field).is_text {
+            if StoredKinds::of(field).is_text {
                 return value.cmp(all) == side;
             }
             let scalar = |bytes| Scalar::from_bytes(field.datatype, bytes);
@@ -211,7 +211,7 @@ impl FieldStatistics {
     /// Returns statistics of no tiles.
     pub fn new(field: &Field) -> Self {
         Self {
-            kinds: Kinds::of(field),
+            kinds: StoredKinds::of(field),
             field: field.clone(),
             low: Bounds::default(),
             high: Bounds::default(),

@@ -34,7 +34,7 @@ pub(super) struct DenseWindowReader {
 /// The cells of one attribute in the current window.
 struct ReadColumn {
     attribute: usize,
-    /// The tiles that are decoded, in row-major order, while the window is joined from several.
+    /// The tiles decoded so far, in row-major order, if the window consists of several tiles.
     parts: Vec<(IndexBox, TileBuffers)>,
     /// The cells of the window in row-major order.
     cells: TileBuffers,

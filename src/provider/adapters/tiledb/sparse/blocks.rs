@@ -189,7 +189,7 @@ impl SparseBlocks {
             let high = summary.and_then(|summary| summary.maximum.as_ref());
             // The min `i64::MIN` is NaT, which is null.
             let has_not_a_time = column.has_not_a_time() && low == Some(&Scalar::Signed(i64::MIN));
-            // Of float tiles, only those without NaN have bounds.
+            // A tile of floating-point numbers has bounds only if no number is NaN.
             let may_have_nan = column.is_float() && low.is_none() && nulls.nan;
             let count = summary.and_then(|summary| summary.null_count);
             let cells = self.cells(*block)?;

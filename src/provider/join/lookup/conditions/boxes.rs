@@ -134,7 +134,7 @@ fn extent(set: &AxisSet, runs: &Runs, row: usize) -> Option<NumberBox> {
         let count = axis.indices.len() as u32;
         let period = behind;
         behind /= count;
-        // A run over the end of a row of numbers covers all of them.
+        // A run that crosses the end of a period may contain every index of the axis.
         let of_run = |start: u32, end: u32| match start / period == (end - 1) / period {
             true => start / behind % count..(end - 1) / behind % count + 1,
             false => 0..count,

@@ -23,7 +23,7 @@ use crate::provider::join::lookup::conditions::sides::{BothSides, Sides, may_fai
 use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::lookup::rule::joined::Joined;
 use crate::provider::join::side::Side;
-use crate::provider::planning::pruning::is_dynamic;
+use crate::provider::planning::dynamic::is_dynamic;
 use crate::provider::plans::below::{columns_in, divides, replace_columns};
 
 /// The conditions of a join over the dimensions of an array and the columns of its build side,
@@ -247,10 +247,10 @@ impl Condition {
         let (axes, columns): (Vec<usize>, Vec<usize>) =
             used.iter().partition(|number| **number < both.width);
         let expr = replace_columns(conjunct, &|number| {
-            let place = used.binary_search(&number).ok()?;
+            let index = used.binary_search(&number).ok()?;
             Some(Arc::new(Column::new(
                 both.schema.field(number).name(),
-                place,
+                index,
             )))
         })?;
         Ok(Self {
@@ -293,9 +293,9 @@ fn sets(conjuncts: Vec<Conjunct>, probe: &Side, both: &BothSides) -> Result<Opti
             .partition(|conjunct| conjunct.axes.len() > 1);
         let mut of_axis: Vec<Vec<Conjunct>> = axes.iter().map(|_| Vec::new()).collect();
         for conjunct in single {
-            let place = axes.iter().position(|axis| conjunct.axes.contains(axis));
-            if let Some(place) = place {
-                of_axis[place].push(conjunct);
+            let index = axes.iter().position(|axis| conjunct.axes.contains(axis));
+            if let Some(index) = index {
+                of_axis[index].push(conjunct);
             }
         }
         let mut prepared = Vec::with_capacity(axes.len());

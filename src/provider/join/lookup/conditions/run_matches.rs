@@ -47,8 +47,8 @@ pub(in crate::provider::join::lookup) struct RowLists {
 /// most of them.
 #[derive(Debug, Default)]
 pub(in crate::provider::join::lookup) struct Line {
-    /// For each set but the last, the number of the previous key index, and the rows that match it
-    /// in this set and in those before.
+    /// For each axis set but the last, the previous number in that set, and the rows that match the
+    /// previous numbers of this set and of all sets before it.
     outer: Vec<(u32, Vec<u32>)>,
     /// The numbers of the last set whose matches are in `lists`.
     segment: Range<u32>,

@@ -233,7 +233,7 @@ impl<'a> Pairs<'a> {
     /// Returns the numbers of each row that satisfy the condition.
     fn filter(&self, runs: &Runs) -> Result<Runs> {
         let mut kept = runs.another(runs.rows())?;
-        // Pairs that wait for their evaluation, and the first row without any.
+        // The pairs to be evaluated next, and the first row that has no pair among them.
         let (mut numbers, mut rows) = (Vec::new(), Vec::new());
         let mut next = 0;
         for row in 0..runs.rows() {

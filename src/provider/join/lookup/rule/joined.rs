@@ -189,7 +189,7 @@ impl UsedColumns {
         needed.into_iter().collect()
     }
 
-    /// Renumbers the columns of one input, of which only the columns `kept` remain. These are sorted.
+    /// Renumbers the columns of an input that is narrowed to the columns `kept`, which are sorted.
     pub fn renumber(&mut self, side: JoinSide, kept: &[usize]) {
         for index in self.of_side(side) {
             *index = kept.binary_search(index).unwrap_or(0);

@@ -21,7 +21,7 @@ fn build(budget: usize) -> segments::File {
                 .unwrap(),
         );
     }
-    // Of the rows that the reference wrote.
+    // The norms that the reference wrote.
     assert_eq!(norms[0], [55, 1, 0, 8]);
     let mut bytes = vec![0; HEADER_BYTES as usize];
     let mut parts = builder.finish(None).unwrap();
@@ -53,7 +53,7 @@ fn the_documents_of_the_reference_give_its_index() {
     for budget in [usize::MAX, 20_000, 0] {
         let segment = segments::open(&built, &build(budget));
         segment.verify().unwrap();
-        // The same bytes. Only the compression of terms differs.
+        // The bytes are equal; only the compression of terms differs.
         assert!(payloads(&built) == payloads(&path("full.tatami")));
         let mut terms = segment.terms_from(b"", b"");
         let mut expected = reference.terms_from(b"", b"");

@@ -1,4 +1,4 @@
-//! Broken indexes: every file opens or fails, and nothing else.
+//! Broken search indexes open or return an error. They never panic.
 
 use tet_sql::error::Result;
 use tet_sql::format::io::storage::Access;

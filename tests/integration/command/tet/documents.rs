@@ -199,7 +199,7 @@ fn collections_are_described_and_checked() {
     let told = text(&checked.stdout);
     for (name, expected) in [
         ("part-0.tatami", "checksum"),
-        ("part-1.tatami", "as the manifest has it"),
+        ("part-1.tatami", "as the manifest states"),
         ("part-3.tatami", "cannot open"),
     ] {
         let mut lines = told.lines();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::tet::{tet, text};
+use super::{tet, text};
 use crate::formats::tiledb::arrays;
 use crate::formats::tiledb::refusals::{copy, files};
 

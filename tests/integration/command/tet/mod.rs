@@ -1,14 +1,18 @@
 //! The `tet` command.
 
+mod documents;
+#[cfg(feature = "tiledb")]
+mod tiledb;
+mod verify;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use self::verify::reactions;
 use serde_json::Value;
 use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
 use tetration::catalog::TetPackage;
-
-use crate::command::verify::reactions;
 
 pub(super) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
