@@ -15,7 +15,11 @@ use crate::format::zarr::{
     self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
 };
 use crate::provider::adapters::arrays::container::ArrayContainer;
+#[cfg(all(feature = "remote", feature = "zarr"))]
+use crate::provider::adapters::arrays::references::ReferenceFormat;
 use crate::provider::adapters::file_kind::FileKind;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
@@ -33,6 +37,8 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         Arc::new(TetFormat),
         #[cfg(feature = "zarr")]
         Arc::new(ZarrFormat),
+        #[cfg(all(feature = "remote", feature = "zarr"))]
+        Arc::new(ReferenceFormat),
         Arc::new(NpyFormat),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
@@ -81,6 +87,18 @@ impl Format for TetFormat {
         let file = TetFile::open(path, options.open_options(session.options()))?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let object = file.into_object()?;
+        let file = TetFile::open_remote(object, options.open_options(session.options()))?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
 }
 
 /// Zarr hierarchies and arrays.
@@ -102,7 +120,16 @@ impl Format for ZarrFormat {
         &["zarr"]
     }
 
+    fn is_directory(&self) -> bool {
+        true
+    }
+
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        #[cfg(feature = "remote")]
+        if candidate.is_remote() {
+            let mut documents = zarr::ROOT_DOCUMENTS.iter();
+            return documents.any(|name| candidate.has_entry(name));
+        }
         candidate.is_directory() && zarr::is_hierarchy(candidate.path())
     }
 
@@ -130,6 +157,25 @@ impl Format for ZarrFormat {
         };
         let access = options.open_options(session.options()).access;
         let file = ZarrFile::open(path, access, links)?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = match file {
+            RemoteFile::Directory(directory) => ZarrFile::open_remote(directory)?,
+            RemoteFile::File(file) => {
+                return Err(Error::invalid(
+                    file.path(),
+                    "is a file, not a Zarr directory",
+                ));
+            }
+        };
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
@@ -164,6 +210,17 @@ impl Format for NpyFormat {
     ) -> Result<Arc<dyn Container>, Error> {
         let access = options.open_options(session.options()).access;
         let file = NpyFile::open(path, access)?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = NpyFile::open_remote(file.into_object()?)?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
