@@ -122,6 +122,8 @@ pub use error::Error;
 pub use format::io::storage::Access;
 pub use provider::Unpack;
 pub use provider::adapters::create::{CreateArrays, CreateSettings};
+#[cfg(feature = "remote")]
+pub use provider::adapters::registry::RemoteFile;
 pub use provider::adapters::registry::{Candidate, Format, FormatRegistry};
 pub use provider::attributes::{annotated_schema, result_schema};
 pub use provider::catalog::description::{
@@ -137,6 +139,8 @@ pub use provider::catalog::table::ArrayTable;
 pub use provider::codec::ArrayPlanCodec;
 #[cfg(feature = "tiledb")]
 pub use provider::copy::insert_into_tiledb;
+#[cfg(feature = "remote")]
+pub use provider::remote::{LazyStores, RemoteStores};
 pub use provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;

@@ -20,6 +20,8 @@ pub mod join;
 mod parquet;
 mod planning;
 pub mod plans;
+#[cfg(feature = "remote")]
+pub mod remote;
 pub mod rules;
 pub mod scan;
 pub mod source;

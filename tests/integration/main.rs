@@ -12,6 +12,8 @@ mod formats;
 mod hostile;
 mod joins;
 mod pushdown;
+#[cfg(feature = "remote")]
+mod remote;
 #[cfg(feature = "serve")]
 mod serve;
 mod sqllogic;

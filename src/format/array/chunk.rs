@@ -5,24 +5,21 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(feature = "remote")]
+use bytes::Bytes;
 use memmap2::Mmap;
-use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::compressed::{Compressed, CompressedBytes, grow, undecodable};
 use crate::format::array::dataset::Dataset;
-use crate::format::array::decoding::{DecodeContext, ZstdContext};
+use crate::format::array::decoding::DecodeContext;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
+#[cfg(feature = "remote")]
+use crate::format::array::located::FetchedChunk;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::runtime;
 use crate::format::io::storage::{Access, Storage};
 
-/// Chunks up to this size are decompressed in one call, which takes some hundredths of a second.
-///
-/// Larger chunks are decompressed in steps, so that a query can be cancelled between them. The
-/// steps cost an additional copy out of the decoder's window.
-const ONE_CALL_BYTES: u64 = 32 << 20;
-/// Part of zstd's error message for a payload that is longer than the output buffer.
-const TOO_SMALL: &str = "Destination buffer is too small";
-/// Number of bytes decompressed per step.
-const STEP_BYTES: usize = 1 << 20;
 /// Positioned reads fetch ranges with gaps of at most this many bytes in one read.
 const MAX_GAP_BYTES: usize = 32 << 10;
 /// Maximum length of a read that covers several ranges.
@@ -43,6 +40,8 @@ pub struct ChunkReader {
     /// chunk.
     context: DecodeContext,
     bytes_read: u64,
+    requests: u64,
+    bytes_fetched: u64,
 }
 
 /// The state of the open chunk.
@@ -52,6 +51,9 @@ enum State {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     /// Raw cells in the file, read on demand.
     Positioned(Range<u64>, Box<ErrorLocation>, Arc<Storage>),
+    /// Raw cells, fetched from an object store.
+    #[cfg(feature = "remote")]
+    Fetched(Bytes),
     /// Compressed cells, which are decompressed into the context.
     Compressed(Box<Compressed>),
     /// Encoded cells, which the file's format decodes into the context.
@@ -67,33 +69,10 @@ struct Encoded {
     dataset: Dataset,
     chunk: Vec<u64>,
     raw_bytes: u64,
-}
-
-/// A chunk that is being decompressed.
-struct Compressed {
-    place: ErrorLocation,
-    raw_bytes: u64,
-    stored: CompressedBytes,
-    /// `None` for chunks of up to [`ONE_CALL_BYTES`].
-    decoder: Option<Decoder<'static>>,
-    consumed: usize,
-    produced: usize,
-}
-
-/// The stored bytes of a compressed chunk.
-enum CompressedBytes {
-    Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
-    /// This number of bytes at the start of the context's `stored`.
-    Read(usize),
-}
-
-impl CompressedBytes {
-    fn bytes<'a>(&'a self, read: &'a [u8]) -> &'a [u8] {
-        match self {
-            Self::Mapped(map, range, _) => &map[range.clone()],
-            Self::Read(length) => &read[..*length],
-        }
-    }
+    /// The stored bytes, if they were fetched from an object store; `None` inside if the chunk is
+    /// absent.
+    #[cfg(feature = "remote")]
+    fetched: Option<Option<Bytes>>,
 }
 
 impl fmt::Debug for ChunkReader {
@@ -114,6 +93,8 @@ impl ChunkReader {
             state: State::Closed,
             context: DecodeContext::default(),
             bytes_read: 0,
+            requests: 0,
+            bytes_fetched: 0,
         }
     }
 
@@ -134,6 +115,10 @@ impl ChunkReader {
     /// Returns the errors of [`ArrayFile::chunk`] and [`ArrayFile::storage`].
     pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         self.state = State::Closed;
+        #[cfg(feature = "remote")]
+        if self.file.is_remote() {
+            return self.fetch(dataset, chunk);
+        }
         let mut stored = self.file.chunk(dataset, chunk, self.access)?;
         let mut mapped = None;
         if let (Payload::Encoded(_), Access::Mmap) = (stored.payload, self.access)
@@ -182,14 +167,8 @@ impl ChunkReader {
                     }
                 };
                 self.bytes_read += stored.stored_bytes;
-                State::Compressed(Box::new(Compressed {
-                    place,
-                    raw_bytes: stored.raw_bytes,
-                    stored: bytes,
-                    decoder: None,
-                    consumed: 0,
-                    produced: 0,
-                }))
+                let compressed = Compressed::new(place, stored.raw_bytes, bytes);
+                State::Compressed(Box::new(compressed))
             }
             (Payload::Encoded(_), _) => {
                 self.bytes_read += stored.stored_bytes;
@@ -197,10 +176,56 @@ impl ChunkReader {
                     dataset: dataset.clone(),
                     chunk: chunk.to_vec(),
                     raw_bytes: stored.raw_bytes,
+                    #[cfg(feature = "remote")]
+                    fetched: None,
                 }))
             }
         };
         Ok(stored)
+    }
+
+    /// Fetches a chunk from an object store, and opens it. Blocks until the bytes are there.
+    #[cfg(feature = "remote")]
+    fn fetch(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
+        let located = self.file.locate(dataset, chunk)?;
+        let place = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
+        let fetched = runtime::wait(located.fetch(place));
+        let fetched = fetched.map_err(Error::io(self.file.path(), "read"))??;
+        let stored = fetched.stored;
+        self.open_fetched(dataset, chunk, fetched);
+        Ok(stored)
+    }
+
+    /// Opens a chunk whose bytes were fetched from an object store.
+    #[cfg(feature = "remote")]
+    pub fn open_fetched(&mut self, dataset: &Dataset, chunk: &[u64], fetched: FetchedChunk) {
+        self.requests += fetched.requests;
+        self.bytes_fetched += fetched.bytes_fetched();
+        let FetchedChunk { stored, bytes, .. } = fetched;
+        self.state = match (stored.payload, bytes) {
+            (Payload::Raw(_), Some(bytes)) => State::Fetched(bytes),
+            (Payload::Zstd(_), Some(bytes)) => {
+                self.bytes_read += stored.stored_bytes;
+                let place = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
+                let bytes = CompressedBytes::Fetched(bytes);
+                let compressed = Compressed::new(place, stored.raw_bytes, bytes);
+                State::Compressed(Box::new(compressed))
+            }
+            (_, bytes) => {
+                self.bytes_read += stored.stored_bytes;
+                State::Encoded(Box::new(Encoded {
+                    dataset: dataset.clone(),
+                    chunk: chunk.to_vec(),
+                    raw_bytes: stored.raw_bytes,
+                    fetched: Some(bytes),
+                }))
+            }
+        };
+    }
+
+    /// Returns the number of requests to an object store, and of bytes that they fetched, so far.
+    pub fn fetched(&self) -> (u64, u64) {
+        (self.requests, self.bytes_fetched)
     }
 
     /// Asks the system to read the whole open chunk ahead, if it is memory-mapped.
@@ -214,6 +239,8 @@ impl ChunkReader {
                     storage.read_ahead(map, range);
                 }
             }
+            #[cfg(feature = "remote")]
+            State::Fetched(_) => {}
             State::Closed
             | State::Positioned(..)
             | State::Encoded(_)
@@ -230,6 +257,16 @@ impl ChunkReader {
             State::Compressed(compressed) => compressed,
             State::Encoded(encoded) => {
                 let Encoded { dataset, chunk, .. } = encoded.as_ref();
+                #[cfg(feature = "remote")]
+                match &encoded.fetched {
+                    Some(bytes) => {
+                        let bytes = bytes.as_deref();
+                        self.file
+                            .decode_fetched(dataset, chunk, bytes, &mut self.context)?;
+                    }
+                    None => self.file.decode(dataset, chunk, &mut self.context)?,
+                }
+                #[cfg(not(feature = "remote"))]
                 self.file.decode(dataset, chunk, &mut self.context)?;
                 let length = self.context.cells.len();
                 if length as u64 != encoded.raw_bytes {
@@ -251,12 +288,7 @@ impl ChunkReader {
             stored,
             zstd,
         } = &mut self.context;
-        let produced = if compressed.raw_bytes <= ONE_CALL_BYTES {
-            compressed.decode(stored, zstd, cells)?
-        } else {
-            compressed.step(stored, cells)?
-        };
-        let Some(produced) = produced else {
+        let Some(produced) = compressed.advance(stored, zstd, cells)? else {
             return Ok(false);
         };
         if produced != length {
@@ -301,6 +333,10 @@ impl ChunkReader {
 
     /// Returns `true` if the open chunk is stored as raw cells.
     pub fn is_raw(&self) -> bool {
+        #[cfg(feature = "remote")]
+        if matches!(self.state, State::Fetched(_)) {
+            return true;
+        }
         matches!(self.state, State::Mapped(..) | State::Positioned(..))
     }
 
@@ -337,6 +373,11 @@ impl ChunkReader {
                 self.bytes_read += range.len() as u64;
                 Ok(&map[chunk.start + range.start..chunk.start + range.end])
             }
+            #[cfg(feature = "remote")]
+            State::Fetched(bytes) => {
+                self.bytes_read += range.len() as u64;
+                Ok(&bytes[range])
+            }
             State::Decoded(length) => Ok(&self.context.cells[..*length][range]),
             State::Shared(cells) => Ok(&cells[range]),
             _ => Err(self.not_ready()),
@@ -357,6 +398,11 @@ impl ChunkReader {
                 self.bytes_read += output.len() as u64;
                 &map[range.clone()]
             }
+            #[cfg(feature = "remote")]
+            State::Fetched(bytes) => {
+                self.bytes_read += output.len() as u64;
+                bytes
+            }
             State::Decoded(length) => &self.context.cells[..*length],
             State::Shared(cells) => cells.as_slice(),
             State::Positioned(range, place, storage) => {
@@ -376,85 +422,6 @@ impl ChunkReader {
         }
         Ok(())
     }
-}
-
-impl Compressed {
-    /// Decompresses the whole payload and returns the number of bytes.
-    ///
-    /// Returns one more than the chunk's length if the payload is longer than the chunk.
-    fn decode(
-        &self,
-        read: &[u8],
-        zstd: &mut ZstdContext,
-        output: &mut Vec<u8>,
-    ) -> Result<Option<usize>> {
-        let length = self.raw_bytes as usize;
-        output.clear();
-        reserve(output, length, &self.place)?;
-        let broken = |error: &io::Error| undecodable(&self.place, error);
-        let zstd = zstd.get().map_err(|error| broken(&error))?;
-        match zstd.decompress_to_buffer(self.stored.bytes(read), output) {
-            Ok(produced) => Ok(Some(produced)),
-            Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
-            Err(error) => Err(broken(&error)),
-        }
-    }
-
-    /// Decompresses up to [`STEP_BYTES`]. Returns the total number of bytes once the payload ends.
-    ///
-    /// The output grows only with the bytes produced, whatever length the file claims.
-    fn step(&mut self, read: &[u8], output: &mut Vec<u8>) -> Result<Option<usize>> {
-        // One byte more than the chunk needs, to detect payloads that are longer.
-        let most = self.raw_bytes as usize + 1;
-        let end = most.min(self.produced + STEP_BYTES);
-        grow(output, end, &self.place)?;
-        let broken = |error: &io::Error| undecodable(&self.place, error);
-        let decoder = match &mut self.decoder {
-            Some(decoder) => decoder,
-            unset => unset.insert(Decoder::new().map_err(|error| broken(&error))?),
-        };
-        let stored = self.stored.bytes(read);
-        let mut source = InBuffer::around(&stored[self.consumed..]);
-        let mut target = OutBuffer::around(&mut output[self.produced..end]);
-        let hint = decoder
-            .run(&mut source, &mut target)
-            .map_err(|error| broken(&error))?;
-        let (taken, written) = (source.pos(), target.pos());
-        self.consumed += taken;
-        self.produced += written;
-        let all_read = self.consumed == stored.len();
-        if (hint == 0 && all_read) || self.produced == most {
-            return Ok(Some(self.produced));
-        }
-        if taken == 0 && written == 0 {
-            return Err(broken(&io::Error::from(io::ErrorKind::UnexpectedEof)));
-        }
-        Ok(None)
-    }
-}
-
-fn grow(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
-    if output.len() < length {
-        reserve(output, length, place)?;
-        output.resize(length, 0);
-    }
-    Ok(())
-}
-
-/// Makes space for `length` bytes in all.
-fn reserve(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
-    output
-        .try_reserve_exact(length.saturating_sub(output.len()))
-        .map_err(|error| undecodable(place, &io::Error::other(error)))
-}
-
-fn undecodable(place: &ErrorLocation, error: &io::Error) -> Error {
-    Error::malformed(
-        place.clone(),
-        "zstd payload",
-        format!("undecodable ({error})"),
-        "whole zstd frames that decode to raw_byte_len bytes",
-    )
 }
 
 /// Reads ranges relative to `start`, near ones in one read. Returns the number of bytes read.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
+#[cfg(feature = "remote")]
+use crate::format::array::located::{ChunkBytes, LocatedChunk};
 use crate::format::array::metadata::DatasetMetadata;
 use crate::format::array::metadata::memory_budget::MemoryBudget;
 use crate::format::array::metadata::provenance::{FileMetadata, HistoryRow};
@@ -135,6 +137,52 @@ pub trait ArrayFile: Debug + Send + Sync {
             dataset.name
         );
         Err(Error::invalid(self.path(), message))
+    }
+
+    /// Returns `true` if the chunks are in an object store. Readers then [locate](Self::locate)
+    /// several chunks, fetch their bytes at the same time, and decode them as they arrive.
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Returns where the bytes of a chunk in an object store are. May wait for a request, if an
+    /// index has to be read first.
+    ///
+    /// # Errors
+    /// Fails if the chunk cannot be located.
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let stored = self.chunk(dataset, chunk, Access::Pread)?;
+        let storage = self.storage(dataset)?;
+        match (stored.payload, storage.object()) {
+            (Payload::Raw(start) | Payload::Zstd(start), Some(object)) => {
+                // The file has checked that the payload lies within it.
+                let range = start..start + stored.stored_bytes;
+                let bytes = ChunkBytes::InFile(Arc::clone(object), range);
+                Ok(LocatedChunk { stored, bytes })
+            }
+            _ => Err(Error::invalid(
+                self.path(),
+                format!("dataset {:?} has no chunks to fetch", dataset.name),
+            )),
+        }
+    }
+
+    /// Decodes a chunk with a [`Payload::Encoded`] from its fetched bytes, `None` if it is absent,
+    /// and leaves its cells in `context`.
+    ///
+    /// # Errors
+    /// Fails if the chunk cannot be decoded.
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        _bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        self.decode(dataset, chunk, context)
     }
 
     /// Returns a chunk with a [`Payload::Encoded`] as a [`Payload::Raw`] or [`Payload::Zstd`] in a

@@ -6,10 +6,13 @@
 
 mod boxes;
 mod chunk;
+mod compressed;
 mod dataset;
 mod decoding;
 mod dtype;
 mod file;
+#[cfg(feature = "remote")]
+mod located;
 mod metadata;
 pub(crate) mod statistics;
 mod walk;
@@ -27,6 +30,10 @@ pub use decoding::DecodeContext;
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};
+#[cfg(feature = "remote")]
+pub(crate) use located::ChunkBytes;
+#[cfg(feature = "remote")]
+pub use located::{FetchedChunk, LocatedChunk};
 pub use metadata::categories::Categories;
 pub(crate) use metadata::fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use metadata::memory_budget::MemoryBudget;

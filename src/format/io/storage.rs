@@ -1,4 +1,4 @@
-//! Reads the bytes of a file through a memory map or by positioned reads.
+//! Reads the bytes of a file through a memory map, by positioned reads, or from an object store.
 
 use std::fmt;
 use std::fs::File;
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Handle, Pool, PooledFile};
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 
 /// The way in which the bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -47,16 +49,24 @@ impl FromStr for Access {
     }
 }
 
-/// A file of known length.
+/// A file of known length, or an object of a store.
 ///
-/// Its memory map is created on first use and then shared. The process-wide pool may close and
-/// reopen the file between uses, so the file must stay where it is, unchanged.
+/// The memory map of a file is created on first use and then shared. The process-wide pool may close
+/// and reopen the file between uses, so the file must stay where it is, unchanged.
 #[derive(Debug)]
 pub struct Storage {
-    file: PooledFile,
+    source: Source,
     /// One bit per [`BYTES_PER_ADVISED_BIT`] bytes of the file, set once the system was told to read them
     /// ahead.
     advised: OnceLock<Vec<AtomicU64>>,
+}
+
+/// The place of the bytes.
+#[derive(Debug)]
+enum Source {
+    File(PooledFile),
+    #[cfg(feature = "remote")]
+    Object(Arc<RemoteObject>),
 }
 
 /// The numbers of bytes at the start and at the end of a file whose checksum is part of its identity.
@@ -77,19 +87,77 @@ impl Storage {
     pub(crate) fn open_in(path: &Path, pool: &'static Pool) -> Result<Self> {
         let file = PooledFile::open(path, pool)?;
         Ok(Self {
-            file,
+            source: Source::File(file),
             advised: OnceLock::new(),
         })
     }
 
-    /// The path as given to [`Self::open`].
+    /// Creates the storage of an object.
+    #[cfg(feature = "remote")]
+    pub fn remote(object: Arc<RemoteObject>) -> Self {
+        Self {
+            source: Source::Object(object),
+            advised: OnceLock::new(),
+        }
+    }
+
+    /// The path as given to [`Self::open`], or the URL of an object.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        match &self.source {
+            Source::File(file) => file.path(),
+            #[cfg(feature = "remote")]
+            Source::Object(object) => object.path(),
+        }
     }
 
     /// The length in bytes when the file was opened.
     pub fn length(&self) -> u64 {
-        self.file.length()
+        match &self.source {
+            Source::File(file) => file.length(),
+            #[cfg(feature = "remote")]
+            Source::Object(object) => object.size(),
+        }
+    }
+
+    /// Returns the object, if the bytes are in a store.
+    #[cfg(feature = "remote")]
+    pub(crate) fn object(&self) -> Option<&Arc<RemoteObject>> {
+        match &self.source {
+            Source::File(_) => None,
+            Source::Object(object) => Some(object),
+        }
+    }
+
+    /// Returns the access mode for a reader that prefers `access`: objects of a store cannot be
+    /// mapped.
+    pub(crate) fn usable(&self, access: Access) -> Access {
+        match &self.source {
+            Source::File(_) => access,
+            #[cfg(feature = "remote")]
+            Source::Object(_) => Access::Pread,
+        }
+    }
+
+    /// Reads a range of an object into memory, so that small reads within it need no requests. Does
+    /// nothing for a file.
+    pub(crate) fn prefetch(&self, range: Range<u64>) -> Result<()> {
+        match &self.source {
+            Source::File(_) => Ok(()),
+            #[cfg(feature = "remote")]
+            Source::Object(object) => object.prefetch(range),
+        }
+    }
+
+    /// Returns the open file.
+    fn handle(&self) -> Result<(&PooledFile, Arc<Handle>)> {
+        match &self.source {
+            Source::File(file) => Ok((file, file.handle()?)),
+            #[cfg(feature = "remote")]
+            Source::Object(object) => Err(Error::invalid(
+                object.path(),
+                "an object of a store cannot be mapped into memory",
+            )),
+        }
     }
 
     /// Returns the identity of the file as it was when it was opened.
@@ -97,20 +165,21 @@ impl Storage {
     /// # Errors
     /// Fails if the file cannot be read.
     pub(crate) fn identity(&self) -> Result<FileIdentity> {
+        #[cfg(feature = "remote")]
+        if let Some(object) = self.object() {
+            return Ok(object.identity());
+        }
         let [first, last] = IDENTIFYING_BYTES.map(|bytes| bytes.min(self.length()));
         let first = self.read_range(Access::Pread, 0..first)?;
         let last = self.read_range(Access::Pread, self.length() - last..self.length())?;
         let content = [first.as_slice(), &last];
-        Ok(FileIdentity::new(
-            self.length(),
-            self.file.modified(),
-            content,
-        ))
+        let (file, _) = self.handle()?;
+        Ok(FileIdentity::new(self.length(), file.modified(), content))
     }
 
     /// Returns a memory map of the whole file.
     pub fn map(&self) -> Result<Arc<Mmap>> {
-        let handle = self.file.handle()?;
+        let (_, handle) = self.handle()?;
         self.map_of(&handle).map(Arc::clone)
     }
 
@@ -174,7 +243,11 @@ impl Storage {
 
     /// Fills `buffer` with the bytes from `offset` on, by positioned reads.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let handle = self.file.handle()?;
+        #[cfg(feature = "remote")]
+        if let Some(object) = self.object() {
+            return object.read_at(offset, buffer);
+        }
+        let (_, handle) = self.handle()?;
         read_exact_at(&handle.file, offset, buffer).map_err(|error| {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
                 match handle.file.metadata() {
@@ -200,11 +273,11 @@ impl Storage {
     /// Fills `buffer` with the bytes from `offset` on, through the map or by positioned reads. The
     /// caller has checked the range against [`Self::length`].
     pub fn copy_range(&self, access: Access, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        match access {
+        match self.usable(access) {
             Access::Pread => self.read_at(offset, buffer),
             Access::Mmap => {
                 let start = offset as usize;
-                let handle = self.file.handle()?;
+                let (_, handle) = self.handle()?;
                 buffer.copy_from_slice(&self.map_of(&handle)?[start..start + buffer.len()]);
                 Ok(())
             }

@@ -10,14 +10,17 @@ use crate::format::array::{
     ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
     checked_product,
 };
+#[cfg(feature = "remote")]
+use crate::format::array::{ChunkBytes, LocatedChunk};
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::element::{Element, NpyKind};
 use crate::format::npy::header::{Header, MAX_HEADER};
+use crate::format::npy::layout::{chunk_shape, transposed};
 use crate::format::npy::members::{self, MAX_MEMBERS, Member};
 
-/// Maximum size of a chunk in bytes. The file has no chunks, so the chunk grid only divides reads.
-const CHUNK_BYTES: u64 = 4 << 20;
 /// Maximum number of strings in an array, since their codes are kept in memory.
 const MAX_TEXTS: u64 = 1 << 16;
 /// Maximum length of a string in bytes.
@@ -104,7 +107,20 @@ impl NpyFile {
     /// cannot be read, or whose header is unusable, is left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
-        let storage = Arc::new(Storage::open(path)?);
+        Self::read(path, Arc::new(Storage::open(path)?), access)
+    }
+
+    /// Opens a file in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(object: Arc<RemoteObject>) -> Result<Self> {
+        let path = object.path().to_path_buf();
+        Self::read(&path, Arc::new(Storage::remote(object)), Access::Pread)
+    }
+
+    fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
         let mut file = Self {
             path: path.to_path_buf(),
             file: Arc::clone(&storage),
@@ -122,7 +138,7 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::InFile(storage))?;
             return Ok(file);
         }
-        let listed = members::list(path, &storage, MAX_MEMBERS, &mut file.warnings)?;
+        let listed = members::list(&storage, MAX_MEMBERS, &mut file.warnings)?;
         for (member, start) in listed {
             let name = member.dataset.clone();
             let (offset, length) = (member.offset, member.length);
@@ -265,7 +281,7 @@ impl NpyFile {
                 if let Some((_, storage)) = decompressed.as_ref() {
                     return Ok(Arc::clone(storage));
                 }
-                let temporary = member.decompress(&self.path)?;
+                let temporary = member.decompress(&self.file)?;
                 let storage = Arc::new(Storage::open(&temporary)?);
                 *decompressed = Some((temporary, Arc::clone(&storage)));
                 Ok(storage)
@@ -348,8 +364,70 @@ impl ArrayFile for NpyFile {
         self.storage_of(self.array(dataset)?)
     }
 
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.file.object().is_some()
+    }
+
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let stored = self.chunk(dataset, chunk, Access::Pread)?;
+        let array = self.array(dataset)?;
+        let bytes = match (&array.source, self.file.object()) {
+            // A decompressed member is in a local file, and texts are in memory.
+            (Source::InFile(_), Some(object)) if !array.element.is_text() => {
+                ChunkBytes::InFile(Arc::clone(object), Self::bytes_of(dataset, array, chunk))
+            }
+            _ => ChunkBytes::None,
+        };
+        Ok(LocatedChunk { stored, bytes })
+    }
+
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        match bytes {
+            Some(bytes) => self.decode_elements(dataset, chunk, bytes, &mut context.cells),
+            None => self.decode(dataset, chunk, context),
+        }
+    }
+
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
-        let cells = &mut context.cells;
+        let array = self.array(dataset)?;
+        if array.element.is_text() {
+            return self.decode_elements(dataset, chunk, &[], &mut context.cells);
+        }
+        let range = Self::bytes_of(dataset, array, chunk);
+        let bytes = self.storage_of(array)?.read_range(Access::Pread, range);
+        let bytes = bytes
+            .map_err(|error| error.at(&ErrorLocation::chunk(&self.path, dataset.name(), chunk)))?;
+        self.decode_elements(dataset, chunk, &bytes, &mut context.cells)
+    }
+}
+
+impl NpyFile {
+    /// Returns the range of a chunk's stored bytes in the source of its array.
+    fn bytes_of(dataset: &Dataset, array: &Array, chunk: &[u64]) -> Range<u64> {
+        let elements = Self::elements(dataset, array, chunk);
+        // `push` has checked that all elements lie within the file, so nothing here overflows.
+        let size = array.element.size().unwrap_or(0);
+        let start = array.cells_offset + elements.start * size;
+        start..array.cells_offset + elements.end * size
+    }
+
+    /// Decodes the stored bytes of a chunk, which texts do not need.
+    fn decode_elements(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: &[u8],
+        cells: &mut Vec<u8>,
+    ) -> Result<()> {
         let array = self.array(dataset)?;
         let elements = Self::elements(dataset, array, chunk);
         cells.clear();
@@ -357,15 +435,7 @@ impl ArrayFile for NpyFile {
             let codes = &array.codes[elements.start as usize..elements.end as usize];
             cells.extend(codes.iter().flat_map(|code| code.to_le_bytes()));
         } else {
-            // `push` has checked that all elements lie within the file, so nothing here overflows.
             let size = array.element.size().unwrap_or(0);
-            let start = array.cells_offset + elements.start * size;
-            let end = array.cells_offset + elements.end * size;
-            let storage = self.storage_of(array)?;
-            let bytes = storage.read_range(Access::Pread, start..end);
-            let bytes = bytes.map_err(|error| {
-                error.at(&ErrorLocation::chunk(&self.path, dataset.name(), chunk))
-            })?;
             cells.reserve(
                 (elements.end - elements.start) as usize * bytes_per_cell(dataset) as usize,
             );
@@ -384,86 +454,4 @@ impl ArrayFile for NpyFile {
 /// Returns the number of bytes per cell.
 fn bytes_per_cell(dataset: &Dataset) -> u64 {
     dataset.dtype.map_or(1, |dtype| dtype.size())
-}
-
-/// Returns the chunk shape for writing a row-major array: each chunk is contiguous in the file.
-pub(crate) fn contiguous_chunk(shape: &[u64], size: u64) -> Vec<u64> {
-    chunk_shape(shape, size, false)
-}
-
-/// Returns the shape of chunks that are contiguous in the file and at most [`CHUNK_BYTES`] long.
-///
-/// A chunk spans as many of the fastest axes as fit, and a slice of the next axis.
-fn chunk_shape(shape: &[u64], size: u64, fortran_order: bool) -> Vec<u64> {
-    let mut axes: Vec<usize> = (0..shape.len()).collect();
-    if !fortran_order {
-        axes.reverse();
-    }
-    let mut room = CHUNK_BYTES / size;
-    let mut chunk = vec![1; shape.len()];
-    for axis in axes {
-        chunk[axis] = shape[axis].clamp(1, room.max(1));
-        room = match chunk[axis] == shape[axis] {
-            true => room / chunk[axis],
-            // A chunk that also spanned slower axes would not be contiguous.
-            false => 1,
-        };
-    }
-    chunk
-}
-
-/// Reorders cells from column-major (first axis fastest) to row-major (last axis fastest).
-fn transposed(cells: &[u8], extents: &[u64], size: u64) -> Vec<u8> {
-    let size = size as usize;
-    // The distance in bytes between neighbours along each axis, in column-major order.
-    let mut step = size;
-    let strides: Vec<usize> = extents
-        .iter()
-        .map(|extent| {
-            let stride = step;
-            step *= *extent as usize;
-            stride
-        })
-        .collect();
-    let mut turned = Vec::with_capacity(cells.len());
-    let (Some(last), Some(last_stride)) = (extents.last(), strides.last()) else {
-        return cells.to_vec();
-    };
-    let mut position = vec![0u64; extents.len()];
-    while turned.len() < cells.len() {
-        let axes = position.iter().zip(&strides);
-        let start: usize = axes.map(|(at, stride)| *at as usize * stride).sum();
-        for number in 0..*last as usize {
-            turned.extend_from_slice(&cells[start + number * last_stride..][..size]);
-        }
-        for axis in (0..extents.len() - 1).rev() {
-            position[axis] += 1;
-            if position[axis] < extents[axis] {
-                break;
-            }
-            position[axis] = 0;
-        }
-    }
-    turned
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_contiguous() {
-        assert_eq!(chunk_shape(&[1000, 512, 512], 4, false), [4, 512, 512]);
-        assert_eq!(chunk_shape(&[512, 512, 1000], 4, true), [512, 512, 4]);
-        assert_eq!(chunk_shape(&[3, 5_000_000], 1, false), [1, 4 << 20]);
-        assert_eq!(chunk_shape(&[0, 7], 1, false), [1, 7]);
-    }
-
-    #[test]
-    fn column_major_cells_are_transposed() {
-        // The 2 x 3 array [[a, b, c], [d, e, f]].
-        assert_eq!(transposed(b"adbecf", &[2, 3], 1), b"abcdef");
-        assert_eq!(transposed(b"aaddbbeeccff", &[2, 3], 2), b"aabbccddeeff");
-        assert_eq!(transposed(b"abc", &[3], 1), b"abc");
-    }
 }

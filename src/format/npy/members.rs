@@ -1,14 +1,13 @@
 //! The members of a `.npz` file, which is a ZIP archive of `.npy` files.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use zip::read::ZipArchive;
 use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::io::handles::{self, SHARED};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::header::MAX_HEADER;
 
@@ -17,6 +16,8 @@ const MAGICS: [[u8; 4]; 2] = [*b"PK\x03\x04", *b"PK\x05\x06"];
 const EXTENSION: &str = ".npy";
 /// Maximum number of members that are read.
 pub(super) const MAX_MEMBERS: usize = 100_000;
+/// Number of bytes of an archive that are read at once.
+const READ_BYTES: usize = 64 << 10;
 /// Maximum compression ratio of Deflate.
 const MAX_RATIO: u64 = 1040;
 
@@ -50,12 +51,12 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
 /// # Errors
 /// Fails if the archive's list of members cannot be read.
 pub(super) fn list(
-    path: &Path,
-    storage: &Storage,
+    storage: &Arc<Storage>,
     most: usize,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<(Member, Vec<u8>)>> {
-    let mut archive = open(path)?;
+    let path = storage.path();
+    let mut archive = open(storage)?;
     let mut members = Vec::new();
     for index in 0..archive.len().min(most) {
         let name = match archive.name_for_index(index) {
@@ -75,7 +76,7 @@ pub(super) fn list(
             ));
             continue;
         }
-        match member(path, storage, &mut archive, index, dataset) {
+        match member(storage, &mut archive, index, dataset) {
             Ok(member) => members.push(member),
             Err(error) => {
                 let place = ErrorLocation::dataset(path, dataset);
@@ -95,12 +96,12 @@ pub(super) fn list(
 
 /// Returns a member, with the first [`MAX_HEADER`] bytes of its `.npy` file.
 fn member(
-    path: &Path,
     storage: &Storage,
-    archive: &mut ZipArchive<File>,
+    archive: &mut Archive,
     index: usize,
     dataset: &str,
 ) -> Result<(Member, Vec<u8>)> {
+    let path = storage.path();
     let place = || ErrorLocation::dataset(path, dataset);
     let member = archive.by_index(index).map_err(unreadable(path, place()))?;
     member.name().map_err(unreadable(path, place()))?;
@@ -149,13 +150,14 @@ fn member(
 
 impl Member {
     /// Decompresses the member's `.npy` file to a temporary file.
-    pub fn decompress(&self, path: &Path) -> Result<tempfile::TempPath> {
+    pub fn decompress(&self, storage: &Arc<Storage>) -> Result<tempfile::TempPath> {
+        let path = storage.path();
         let mut temporary = tempfile::Builder::new()
             .prefix(".tet-decompressed-")
             .suffix(".tmp")
             .tempfile()
             .map_err(Error::io(path, "create a temporary file to decompress"))?;
-        let mut archive = open(path)?;
+        let mut archive = open(storage)?;
         let place = ErrorLocation::dataset(path, &self.dataset);
         let member = archive
             .by_index(self.index)
@@ -178,9 +180,49 @@ impl Member {
     }
 }
 
-fn open(path: &Path) -> Result<ZipArchive<File>> {
-    let file = handles::open(path, &SHARED).map_err(Error::io(path, "open"))?;
-    ZipArchive::new(file).map_err(unreadable(path, ErrorLocation::file(path)))
+/// An archive, whose bytes are read in steps of [`READ_BYTES`].
+type Archive = ZipArchive<BufReader<StorageReader>>;
+
+fn open(storage: &Arc<Storage>) -> Result<Archive> {
+    let reader = StorageReader {
+        storage: Arc::clone(storage),
+        position: 0,
+    };
+    let reader = BufReader::with_capacity(READ_BYTES, reader);
+    let path = storage.path();
+    ZipArchive::new(reader).map_err(unreadable(path, ErrorLocation::file(path)))
+}
+
+/// Reads a file, or an object of a store, from a position on.
+struct StorageReader {
+    storage: Arc<Storage>,
+    position: u64,
+}
+
+impl Read for StorageReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.storage.length().saturating_sub(self.position);
+        let count = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read = self.storage.read_at(self.position, &mut buffer[..count]);
+        read.map_err(io::Error::other)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for StorageReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(position) => Some(position),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.storage.length().checked_add_signed(by),
+        };
+        let outside = || io::Error::from(io::ErrorKind::InvalidInput);
+        self.position = position.ok_or_else(outside)?;
+        Ok(self.position)
+    }
 }
 
 fn unreadable(path: &Path, place: ErrorLocation) -> impl FnOnce(ZipError) -> Error {
@@ -203,7 +245,7 @@ mod tests {
 
     /// Writes an archive of stored members that are too short to be arrays.
     fn archive(path: &Path, names: &[&str]) {
-        let mut archive = zip::ZipWriter::new(File::create(path).unwrap());
+        let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
         let options =
             zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         for name in names {
@@ -224,8 +266,8 @@ mod tests {
         bytes[place.unwrap() + 1] = b'X';
         std::fs::write(&path, bytes).unwrap();
         let mut warnings = Vec::new();
-        let storage = Storage::open(&path).unwrap();
-        let listed = list(&path, &storage, MAX_MEMBERS, &mut warnings).unwrap();
+        let storage = Arc::new(Storage::open(&path).unwrap());
+        let listed = list(&storage, MAX_MEMBERS, &mut warnings).unwrap();
         let names: Vec<_> = listed.iter().map(|(one, _)| one.dataset.as_str()).collect();
         assert_eq!(names, ["first", "third"]);
         let [warning] = warnings.as_slice() else {
@@ -246,13 +288,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npz");
         archive(&path, &["a.npy", "b.npy", "c.npy"]);
-        let storage = Storage::open(&path).unwrap();
+        let storage = Arc::new(Storage::open(&path).unwrap());
         for (most, expected) in [(2, 1), (3, 0)] {
             let mut warnings = Vec::new();
-            assert_eq!(
-                list(&path, &storage, most, &mut warnings).unwrap().len(),
-                most
-            );
+            assert_eq!(list(&storage, most, &mut warnings).unwrap().len(), most);
             assert_eq!(warnings.len(), expected, "{warnings:?}");
             let is_told =
                 |warning: &String| warning.contains("3 members, of which only the first 2");

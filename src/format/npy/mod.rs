@@ -3,13 +3,14 @@
 mod element;
 mod file;
 mod header;
+mod layout;
 mod members;
 mod writer;
 
 use crate::format::array::Limits;
 pub use file::NpyFile;
 #[cfg(feature = "cli")]
-pub(crate) use file::contiguous_chunk;
+pub(crate) use layout::contiguous_chunk;
 pub use writer::NpyWriter;
 
 /// The limits on one dataset. The formats have no place for attributes, which writers leave out.

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tatami::blobs::{BlobDirectory, BlobTotals};
 use crate::format::tatami::bloom::BloomFilter;
@@ -53,7 +55,19 @@ impl TatamiFile {
     /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format,
     /// has another version than 1.1 or a later 1.x, or if the parts of the footer contradict each other.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
-        let storage = Arc::new(Storage::open(path.as_ref())?);
+        Self::read(Arc::new(Storage::open(path.as_ref())?), access)
+    }
+
+    /// Opens a file in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(object: Arc<RemoteObject>) -> Result<Self> {
+        Self::read(Arc::new(Storage::remote(object)), Access::Pread)
+    }
+
+    fn read(storage: Arc<Storage>, access: Access) -> Result<Self> {
         let location = |part: &str| ErrorLocation::part(storage.path(), part);
         let length = storage.length();
         let smallest = HEADER_BYTES + TRAILER_BYTES;

@@ -10,6 +10,8 @@ use crate::format::array::{
     Payload, StoredChunk, ValueIndex,
 };
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, StoredRow};
@@ -84,13 +86,34 @@ impl TetFile {
     /// [`Error::Invalid`](crate::Error::Invalid) for a directory that is not a package or has no
     /// generation to read.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let access = options.access;
         let path = path.as_ref();
         let package = path.is_dir().then(|| Package::open(path)).transpose()?;
         let storage = match &package {
             Some(package) => Storage::open(&package.packed())?,
             None => Storage::open(path)?,
         };
+        Self::read(path, package, storage, options)
+    }
+
+    /// Opens a file in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(object: Arc<RemoteObject>, options: OpenOptions) -> Result<Self> {
+        let path = object.path().to_path_buf();
+        let access = Access::Pread;
+        let options = OpenOptions { access, ..options };
+        Self::read(&path, None, Storage::remote(object), options)
+    }
+
+    fn read(
+        path: &Path,
+        package: Option<Package>,
+        storage: Storage,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        let access = options.access;
         let superblock = Superblock::read(&storage, access)?;
         let (footer, payload_end) = if superblock.has_footer() && !options.ignore_footer {
             read_footer(&storage, access)?
@@ -354,6 +377,11 @@ impl ArrayFile for TetFile {
 
     fn storage(&self, _dataset: &Dataset) -> Result<Arc<Storage>> {
         Ok(Arc::clone(&self.storage))
+    }
+
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.storage.object().is_some()
     }
 
     fn chunk_statistics(&self, access: Access) -> Result<Option<Arc<dyn ChunkStatistics>>> {

@@ -26,6 +26,8 @@ pub(crate) const INDEX_VERSION: u32 = 1;
 /// Upper bound of the zstd compression ratio: a block decodes to at most 128 KiB and takes at least
 /// 4 bytes (RFC 8878, section 3.1.1.2).
 const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
+/// Maximum number of bytes of an index that is read from a store at once.
+const MAX_PREFETCHED_BYTES: u64 = 4 << 20;
 /// Number of rows read at a time when the whole index is read.
 const ROWS_PER_READ: u64 = 4096;
 
@@ -245,6 +247,10 @@ impl ChunkIndex {
             return Err(missing());
         }
         let ordinal = dataset.chunk_ordinal(chunk).ok_or_else(missing)?;
+        let bytes = self.row_count * ROW_BYTES;
+        if bytes <= MAX_PREFETCHED_BYTES {
+            storage.prefetch(self.rows_offset..self.rows_offset + bytes)?;
+        }
         let row = match self.row_by_arithmetic(storage, access, dataset, chunk, ordinal)? {
             Some(row) => row,
             None => self

@@ -4,10 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
+#[cfg(feature = "remote")]
+use crate::format::array::LocatedChunk;
 use crate::format::array::{
     ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
 };
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteDirectory;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::hierarchy::ZarrHierarchy;
@@ -33,17 +37,47 @@ impl ZarrFile {
     /// # Errors
     /// Returns the errors of [`ZarrHierarchy::open_with`].
     pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
-        let folder = ZarrHierarchy::open_with(path, links)?;
+        Ok(Self::new(ZarrHierarchy::open_with(path, links)?, access))
+    }
+
+    /// Opens a hierarchy in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ZarrHierarchy::open_remote`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(directory: RemoteDirectory) -> Result<Self> {
+        Ok(Self::new(
+            ZarrHierarchy::open_remote(directory)?,
+            Access::Pread,
+        ))
+    }
+
+    fn new(folder: ZarrHierarchy, access: Access) -> Self {
         let arrays = folder.arrays().iter().enumerate();
         let datasets = arrays.map(|(number, array)| {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
             Dataset::new(number, array.name(), array.dtype(), shape, chunk_shape)
         });
-        Ok(Self {
+        Self {
             datasets: datasets.collect(),
             folder,
             access,
-        })
+        }
+    }
+
+    /// Returns the size of a chunk's cells in bytes, which must not be too large.
+    fn raw_bytes(&self, dataset: &Dataset, chunk: &[u64]) -> Result<u64> {
+        let dtype = dataset.check(self.folder.path())?;
+        let raw_bytes = dataset.chunk_bytes(dtype, chunk);
+        if raw_bytes > MAX_CHUNK_BYTES {
+            return Err(Error::malformed(
+                ErrorLocation::chunk(self.folder.path(), &dataset.name, chunk),
+                "chunk shape",
+                format!("{:?} cells of type {dtype}", dataset.chunk_shape),
+                format!("at most {MAX_CHUNK_BYTES} bytes"),
+            ));
+        }
+        Ok(raw_bytes)
     }
 
     fn number(&self, dataset: &Dataset) -> Result<usize> {
@@ -104,16 +138,7 @@ impl ArrayFile for ZarrFile {
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
         let number = self.number(dataset)?;
         let stored_bytes = self.folder.stored_bytes(number, chunk)?;
-        let dtype = dataset.check(self.folder.path())?;
-        let raw_bytes = dataset.chunk_bytes(dtype, chunk);
-        if raw_bytes > MAX_CHUNK_BYTES {
-            return Err(Error::malformed(
-                ErrorLocation::chunk(self.folder.path(), &dataset.name, chunk),
-                "chunk shape",
-                format!("{:?} cells of type {dtype}", dataset.chunk_shape),
-                format!("at most {MAX_CHUNK_BYTES} bytes"),
-            ));
-        }
+        let raw_bytes = self.raw_bytes(dataset, chunk)?;
         Ok(StoredChunk {
             raw_bytes,
             stored_bytes,
@@ -150,6 +175,34 @@ impl ArrayFile for ZarrFile {
             payload,
         };
         Ok(Some((stored, storage)))
+    }
+
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.folder.is_remote()
+    }
+
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let bytes = self.folder.locate(self.number(dataset)?, chunk)?;
+        let stored = StoredChunk {
+            raw_bytes: self.raw_bytes(dataset, chunk)?,
+            stored_bytes: 0,
+            payload: Payload::Encoded("zarr"),
+        };
+        Ok(LocatedChunk { stored, bytes })
+    }
+
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        let number = self.number(dataset)?;
+        self.folder.decode_fetched(number, chunk, bytes, context)
     }
 
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {

@@ -1,53 +1,47 @@
 //! Opens a hierarchy, and reads the chunks of its arrays.
 
-use std::collections::{BTreeMap, HashMap};
 use std::mem;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
+#[cfg(feature = "remote")]
+use crate::format::array::ChunkBytes;
 use crate::format::array::{DecodeContext, Payload};
-use crate::format::io::handles::Identity;
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteDirectory;
 use crate::format::io::storage::Storage;
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::chunk_files::{ChunkLocation, MappedFiles};
 use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
-use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
+use crate::format::zarr::local::LocalFiles;
 use crate::format::zarr::metadata::Description;
-use crate::format::zarr::metadata::element::{CellKind, TextKind};
-use crate::format::zarr::root::{OutwardLinks, Root, Source};
-use crate::format::zarr::text::{self, Codes};
+use crate::format::zarr::metadata::element::CellKind;
+#[cfg(feature = "remote")]
+use crate::format::zarr::remote::{self, RemoteFiles};
+use crate::format::zarr::root::{OutwardLinks, Root};
+use crate::format::zarr::text;
 use crate::format::zarr::walk::{self, Node};
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
-/// Maximum number of strings in all arrays of a hierarchy, since their codes are kept in memory.
-const MAX_ALL_TEXTS: u64 = 4 << 20;
 /// Minimum length of a memory-mapped file. Reading a shorter file takes no longer than mapping it.
 const MIN_MAPPED_BYTES: u64 = 256 << 10;
-/// Maximum size in bytes of the shard indexes in the cache.
-const MAX_INDEX_BYTES: usize = 64 << 20;
 
-/// A Zarr hierarchy in a directory, opened for reading. Several threads can read chunks at once.
+/// A Zarr hierarchy in a directory or an object store, opened for reading. Several threads can read
+/// chunks at once.
 #[derive(Debug)]
 pub struct ZarrHierarchy {
-    root: Root,
+    files: Files,
     arrays: Vec<ZarrArray>,
-    /// For each array, the directory of its chunks and the files of its metadata documents.
-    folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
-    indexes: Mutex<ShardIndexCache>,
-    mapped_files: MappedFiles,
 }
 
-/// A cache of shard indexes, by array and shard.
-///
-/// Each index is kept with the identity of the file that it was read from, to detect replaced
-/// files.
-#[derive(Debug, Default)]
-struct ShardIndexCache {
-    kept: HashMap<(usize, Vec<u64>), (Identity, Arc<ShardIndex>)>,
-    bytes: usize,
+/// The files of a hierarchy.
+#[derive(Debug)]
+enum Files {
+    Local(LocalFiles),
+    #[cfg(feature = "remote")]
+    Remote(RemoteFiles),
 }
 
 impl ZarrHierarchy {
@@ -74,13 +68,27 @@ impl ZarrHierarchy {
         let mut warnings = Vec::new();
         let root = Root::open(path.as_ref(), links)?;
         let nodes = walk::find(&root, &mut warnings)?;
+        Self::with_arrays(Files::Local(LocalFiles::new(root)), nodes, warnings)
+    }
+
+    /// Opens a hierarchy in an object store. Consolidated metadata is used if there is any;
+    /// otherwise, the store has to list directories.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(directory: RemoteDirectory) -> Result<Self> {
+        let mut warnings = Vec::new();
+        let nodes = remote::find(&directory, &mut warnings)?;
+        directory.forget_documents();
+        Self::with_arrays(Files::Remote(RemoteFiles::new(directory)), nodes, warnings)
+    }
+
+    fn with_arrays(files: Files, nodes: Vec<Node>, warnings: Vec<String>) -> Result<Self> {
         let mut folder = Self {
-            root,
+            files,
             arrays: Vec::new(),
-            folders: Vec::new(),
             warnings,
-            indexes: Mutex::default(),
-            mapped_files: MappedFiles::default(),
         };
         let mut texts = 0;
         for node in nodes {
@@ -89,9 +97,19 @@ impl ZarrHierarchy {
         Ok(folder)
     }
 
-    /// Returns the path as the caller gave it.
+    /// Returns the path as the caller gave it, or the URL.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        match &self.files {
+            Files::Local(files) => files.path(),
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => files.path(),
+        }
+    }
+
+    /// Returns `true` if the hierarchy is in an object store.
+    #[cfg(feature = "remote")]
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.files, Files::Remote(_))
     }
 
     /// Returns the arrays, sorted by name.
@@ -106,12 +124,15 @@ impl ZarrHierarchy {
 
     fn add(&mut self, node: Node, texts: &mut u64) -> Result<()> {
         let is_root = node.name.is_empty();
-        let name = if is_root { self.stem() } else { node.name };
+        let name = match is_root {
+            true => self.stem(),
+            false => node.name.clone(),
+        };
         let described = Description::of(&node.documents);
         let (description, metadata) = match described {
             Ok(described) => described,
             Err(found) if is_root => {
-                let place = ErrorLocation::dataset(self.root.path(), &name);
+                let place = ErrorLocation::dataset(self.path(), &name);
                 return Err(Error::malformed(
                     place,
                     "metadata",
@@ -126,7 +147,11 @@ impl ZarrHierarchy {
             }
         };
         let kind = description.element.kind.clone();
-        self.folders.push((node.folder, node.sources));
+        match &mut self.files {
+            Files::Local(files) => files.push(node.folder, node.sources),
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => files.push(&node),
+        }
         self.arrays.push(ZarrArray {
             name,
             metadata,
@@ -135,7 +160,7 @@ impl ZarrHierarchy {
         });
         if let CellKind::Text(kind) = kind {
             let number = self.arrays.len() - 1;
-            match self.read_texts(number, kind, texts) {
+            match text::read(self, number, kind, texts) {
                 Ok((codes, attributes)) => {
                     let array = &mut self.arrays[number];
                     array.codes = Some(codes);
@@ -145,11 +170,15 @@ impl ZarrHierarchy {
                     let name = &self.arrays[number].name;
                     let warning = format!("array {name:?} is left out: {found}");
                     if is_root {
-                        return Err(Error::invalid(self.root.path(), warning));
+                        return Err(Error::invalid(self.path(), warning));
                     }
                     self.warnings.push(warning);
                     self.arrays.pop();
-                    self.folders.pop();
+                    match &mut self.files {
+                        Files::Local(files) => files.pop(),
+                        #[cfg(feature = "remote")]
+                        Files::Remote(files) => files.pop(),
+                    }
                 }
             }
         }
@@ -158,55 +187,15 @@ impl ZarrHierarchy {
 
     /// Returns the name of the directory without its extension.
     fn stem(&self) -> String {
-        let stem = self.root.absolute().file_stem();
+        let path = match &self.files {
+            Files::Local(files) => files.absolute(),
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => files.path(),
+        };
+        let stem = path.file_stem();
         stem.map_or("array".to_string(), |stem| {
             stem.to_string_lossy().into_owned()
         })
-    }
-
-    /// Reads an array of strings: the code of each cell, and the attributes that hold the strings.
-    fn read_texts(
-        &self,
-        array: usize,
-        kind: TextKind,
-        total: &mut u64,
-    ) -> Result<(Vec<i64>, BTreeMap<String, String>), String> {
-        let described = &self.arrays[array].description;
-        let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
-        else {
-            return Err(format!(
-                "strings in {} dimensions, expected one",
-                described.shape.len()
-            ));
-        };
-        if extent > text::MAX_TEXTS {
-            return Err(format!("{extent} strings, more than {}", text::MAX_TEXTS));
-        }
-        *total += extent;
-        if *total > MAX_ALL_TEXTS {
-            return Err(format!(
-                "more than {MAX_ALL_TEXTS} strings in the hierarchy"
-            ));
-        }
-        let mut codes = Codes::default();
-        let mut cells = Vec::with_capacity(extent as usize);
-        let mut context = DecodeContext::default();
-        for chunk in 0..extent.div_ceil(size) {
-            let count = size.min(extent - chunk * size) as usize;
-            let most_bytes = text::most_bytes(kind, size);
-            let is_present = self
-                .decode(array, &[chunk], Some(most_bytes), &mut context)
-                .map_err(|error| error.to_string())?;
-            if is_present {
-                let texts = text::parse(kind, &context.cells, size)
-                    .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
-                cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
-            } else {
-                let code = codes.of(&described.fill_text);
-                cells.extend(std::iter::repeat_n(code, count));
-            }
-        }
-        Ok((cells, codes.attributes().into_iter().collect()))
     }
 
     /// Reads one chunk of the array at index `array`, replacing the contents of `cells`.
@@ -236,9 +225,8 @@ impl ZarrHierarchy {
         context: &mut DecodeContext,
     ) -> Result<()> {
         let described = &self.checked(array, chunk)?.description;
-        let element = &described.element;
-        let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
         if let Some(codes) = &self.arrays[array].codes {
+            let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
             let start = (chunk[0] * described.chunk_shape[0]) as usize;
             let codes = &codes[start..start + extents[0] as usize];
             let cells = codes.iter().flat_map(|code| code.to_le_bytes());
@@ -246,13 +234,31 @@ impl ZarrHierarchy {
             context.cells.extend(cells);
             return Ok(());
         }
-        let Some(stored_size) = element.stored_size() else {
-            return Err(Error::invalid(self.root.path(), "texts without codes"));
-        };
         let is_present = self.decode(array, chunk, None, context);
         // Checked after the read, since the bytes may belong to a hierarchy that replaced this one.
-        self.root.check_unchanged(&self.folders[array].1)?;
+        match &self.files {
+            Files::Local(files) => files.check_unchanged(array)?,
+            #[cfg(feature = "remote")]
+            Files::Remote(_) => {}
+        }
         let is_present = is_present?;
+        self.finish(array, chunk, is_present, context)
+    }
+
+    /// Turns the decoded cells of a whole chunk into those of the dataset.
+    fn finish(
+        &self,
+        array: usize,
+        chunk: &[u64],
+        is_present: bool,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        let described = &self.arrays[array].description;
+        let element = &described.element;
+        let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
+        let Some(stored_size) = element.stored_size() else {
+            return Err(Error::invalid(self.path(), "texts without codes"));
+        };
         let DecodeContext {
             cells,
             stored: spare,
@@ -289,7 +295,12 @@ impl ZarrHierarchy {
         {
             return Ok(None);
         }
-        let Some(stored) = self.locate(array, chunk)? else {
+        let files = match &self.files {
+            Files::Local(files) => files,
+            #[cfg(feature = "remote")]
+            Files::Remote(_) => return Ok(None),
+        };
+        let Some(stored) = files.locate(array, &self.arrays[array], chunk)? else {
             return Ok(None);
         };
         if stored.file.length < MIN_MAPPED_BYTES {
@@ -301,14 +312,11 @@ impl ZarrHierarchy {
             PlainChunk::Raw if Some(stored.length) != described.chunk_bytes() => return Ok(None),
             PlainChunk::Raw => Payload::Raw(stored.offset),
         };
-        let place = || ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
-        let storage = self
-            .mapped_files
-            .open(&stored)
-            .map_err(|error| error.at(&place()))?;
+        let place = || ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
+        let storage = files.map(&stored).map_err(|error| error.at(&place()))?;
         // Checked after the file is opened, since it may belong to a hierarchy that replaced this
         // one.
-        self.root.check_unchanged(&self.folders[array].1)?;
+        files.check_unchanged(array)?;
         // The file may have been replaced by a shorter one since the chunk was located.
         let is_same = storage.length() == stored.file.length;
         Ok(is_same.then_some((payload, stored.length, storage)))
@@ -319,7 +327,11 @@ impl ZarrHierarchy {
     /// # Errors
     /// Fails if a document cannot be read, or has changed since the hierarchy was opened.
     pub(super) fn identity(&self, array: usize) -> Result<FileIdentity> {
-        self.root.identity(&self.folders[array].1)
+        match &self.files {
+            Files::Local(files) => files.identity(array),
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => Ok(files.identity(array)),
+        }
     }
 
     /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.
@@ -327,15 +339,22 @@ impl ZarrHierarchy {
     /// # Errors
     /// Returns the errors of [`Self::read_chunk`], except errors in the chunk's own bytes.
     pub fn stored_bytes(&self, array: usize, chunk: &[u64]) -> Result<u64> {
-        self.checked(array, chunk)?;
-        Ok(self.locate(array, chunk)?.map_or(0, |stored| stored.length))
+        let found = self.checked(array, chunk)?;
+        match &self.files {
+            Files::Local(files) => {
+                let stored = files.locate(array, found, chunk)?;
+                Ok(stored.map_or(0, |stored| stored.length))
+            }
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => files.stored_bytes(array, found, chunk),
+        }
     }
 
     /// Returns an array, after checking that it has the given chunk.
     fn checked(&self, array: usize, chunk: &[u64]) -> Result<&ZarrArray> {
         let Some(found) = self.arrays.get(array) else {
             return Err(Error::invalid(
-                self.root.path(),
+                self.path(),
                 format!("no array with index {array}"),
             ));
         };
@@ -347,7 +366,7 @@ impl ZarrHierarchy {
                 .any(|(position, count)| position >= count)
         {
             return Err(Error::invalid(
-                self.root.path(),
+                self.path(),
                 format!(
                     "array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}",
                     found.name
@@ -361,7 +380,7 @@ impl ZarrHierarchy {
     /// absent.
     ///
     /// For strings, decodes their encoded bytes, which are at most `text_bytes`.
-    fn decode(
+    pub(super) fn decode(
         &self,
         array: usize,
         chunk: &[u64],
@@ -370,7 +389,7 @@ impl ZarrHierarchy {
     ) -> Result<bool> {
         let found = &self.arrays[array];
         let described = &found.description;
-        let place = || ErrorLocation::chunk(self.root.path(), &found.name, chunk);
+        let place = || ErrorLocation::chunk(self.path(), &found.name, chunk);
         let bytes = text_bytes.or_else(|| described.chunk_bytes());
         if bytes.is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
             return Err(Error::malformed(
@@ -383,10 +402,36 @@ impl ZarrHierarchy {
                 format!("at most {MAX_CHUNK_BYTES} bytes"),
             ));
         }
-        let Some(stored) = self.locate(array, chunk)? else {
-            return Ok(false);
-        };
-        stored.read(place, &mut context.stored)?;
+        match &self.files {
+            Files::Local(files) => {
+                let Some(stored) = files.locate(array, found, chunk)? else {
+                    return Ok(false);
+                };
+                stored.read(place, &mut context.stored)?;
+            }
+            #[cfg(feature = "remote")]
+            Files::Remote(files) => {
+                let Some(bytes) = files.read(array, found, chunk)? else {
+                    return Ok(false);
+                };
+                context.stored.clear();
+                context.stored.extend_from_slice(&bytes);
+            }
+        }
+        self.decode_stored(array, chunk, text_bytes, context)?;
+        Ok(true)
+    }
+
+    /// Decodes the stored bytes of a whole chunk, which are in `context`.
+    fn decode_stored(
+        &self,
+        array: usize,
+        chunk: &[u64],
+        text_bytes: Option<u64>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        let found = &self.arrays[array];
+        let described = &found.description;
         let cells = ChunkLayout {
             shape: &described.chunk_shape,
             data_type: described.zarrs.data_type(),
@@ -399,99 +444,39 @@ impl ZarrHierarchy {
         };
         chain.decode(context, &cells).map_err(|found| {
             let expected = format!("a chunk encoded with the codecs ({})", described.codecs);
-            Error::malformed(place(), "chunk", format!("undecodable ({found})"), expected)
-        })?;
-        Ok(true)
+            let place = ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
+            Error::malformed(place, "chunk", format!("undecodable ({found})"), expected)
+        })
     }
 
-    /// Returns the location of a chunk's bytes, or `None` if the chunk is absent.
-    fn locate(&self, array: usize, chunk: &[u64]) -> Result<Option<ChunkLocation>> {
-        let found = &self.arrays[array];
-        let described = &found.description;
-        let Some(shards) = described.chain.shards() else {
-            let found = self.root.find(&self.file(array, chunk))?;
-            return Ok(found.map(|(path, metadata)| ChunkLocation {
-                path,
-                offset: 0,
-                length: metadata.len(),
-                file: Identity::of(&metadata),
-            }));
-        };
-        // Exact, since an array whose shards are not a whole number of chunks is left out.
-        let extents = described.file_shape.iter().zip(&described.chunk_shape);
-        let grid: Vec<u64> = extents.map(|(file, chunk)| file / chunk).collect();
-        let indices = chunk.iter().zip(&grid);
-        let shard: Vec<u64> = indices.map(|(index, count)| index / count).collect();
-        let Some((path, metadata)) = self.root.find(&self.file(array, &shard))? else {
-            return Ok(None);
-        };
-        let length = metadata.len();
-        let identity = Identity::of(&metadata);
-        let broken = |found: String| {
-            let place = ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
-            broken_index(place, &found)
-        };
-        let index = self.index(array, shards, &shard, &grid, &path, identity.clone())?;
-        let mut ordinal = 0;
-        for (position, count) in chunk.iter().zip(&grid) {
-            ordinal = ordinal * count + position % count;
+    /// Returns where the bytes of a chunk in an object store are, and the maximum number of them.
+    #[cfg(feature = "remote")]
+    pub(super) fn locate(&self, array: usize, chunk: &[u64]) -> Result<ChunkBytes> {
+        let found = self.checked(array, chunk)?;
+        match &self.files {
+            Files::Remote(files) if found.codes.is_none() => files.locate(array, found, chunk),
+            _ => Ok(ChunkBytes::None),
         }
-        let range = index.range(ordinal as usize, length).map_err(broken)?;
-        Ok(range.map(|(offset, size)| ChunkLocation {
-            path,
-            file: identity,
-            offset,
-            length: size,
-        }))
     }
 
-    fn index(
+    /// Decodes a chunk from its fetched bytes, as [`Self::read_chunk`] does; `None` for an absent
+    /// chunk.
+    #[cfg(feature = "remote")]
+    pub(super) fn decode_fetched(
         &self,
         array: usize,
-        shards: &Shards,
-        shard: &[u64],
-        grid: &[u64],
-        path: &Path,
-        identity: Identity,
-    ) -> Result<Arc<ShardIndex>> {
-        let length = identity.length;
-        let key = (array, shard.to_vec());
-        let lock = || self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, index)) = lock().kept.get(&key)
-            && *of == identity
-        {
-            return Ok(Arc::clone(index));
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        if self.checked(array, chunk)?.codes.is_some() {
+            return self.read_chunk_in(array, chunk, context);
         }
-        let place = || ErrorLocation::dataset(path, &self.arrays[array].name);
-        let broken = |found: String| broken_index(place(), &found);
-        let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
-        let stored = ChunkLocation {
-            path: path.to_path_buf(),
-            file: identity.clone(),
-            offset,
-            length: size,
-        };
-        let mut bytes = Vec::new();
-        stored.read(place, &mut bytes)?;
-        let index = Arc::new(shards.index(bytes).map_err(broken)?);
-        let mut indexes = lock();
-        if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
-            *indexes = ShardIndexCache::default();
+        if let Some(bytes) = bytes {
+            context.stored.clear();
+            context.stored.extend_from_slice(bytes);
+            self.decode_stored(array, chunk, None, context)?;
         }
-        indexes.bytes += index.bytes();
-        let replaced = indexes.kept.insert(key, (identity, Arc::clone(&index)));
-        indexes.bytes -= replaced.map_or(0, |(_, replaced)| replaced.bytes());
-        Ok(index)
+        self.finish(array, chunk, bytes.is_some(), context)
     }
-
-    /// Returns the path of the file of a chunk or shard.
-    fn file(&self, array: usize, chunk: &[u64]) -> PathBuf {
-        let key = self.arrays[array].description.keys.key(chunk);
-        self.folders[array].0.join(key)
-    }
-}
-
-fn broken_index(place: ErrorLocation, found: &str) -> Error {
-    let expected = "the offset and length of each chunk";
-    Error::malformed(place, "shard index", format!("broken ({found})"), expected)
 }

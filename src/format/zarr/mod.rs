@@ -1,4 +1,4 @@
-//! Zarr hierarchies in directories, versions 2 and 3.
+//! Zarr hierarchies in directories and object stores, versions 2 and 3.
 //!
 //! A hierarchy holds n-dimensional arrays, each cut into a regular grid of compressed chunks. Each
 //! chunk is a file of its own or, in version 3, part of a shard.
@@ -24,7 +24,10 @@ mod codecs;
 mod file;
 mod hierarchy;
 mod keys;
+mod local;
 mod metadata;
+#[cfg(feature = "remote")]
+mod remote;
 mod root;
 mod text;
 mod walk;
@@ -35,6 +38,8 @@ pub use array::ZarrArray;
 pub use file::ZarrFile;
 pub use hierarchy::ZarrHierarchy;
 pub use root::OutwardLinks;
+#[cfg(feature = "remote")]
+pub(crate) use walk::ROOT_DOCUMENTS;
 pub(crate) use walk::is_array;
 pub use walk::is_hierarchy;
 pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::array::Categories;
+use crate::format::array::{Categories, DecodeContext};
+use crate::format::zarr::hierarchy::ZarrHierarchy;
 use crate::format::zarr::metadata::element::TextKind;
 
 /// Maximum length of a string in bytes.
 const MAX_TEXT: usize = 1024;
+/// Maximum number of strings in all arrays of a hierarchy, since their codes are kept in memory.
+const MAX_ALL_TEXTS: u64 = 4 << 20;
 /// Maximum number of strings in an array, since they are read when the hierarchy is opened.
 pub(super) const MAX_TEXTS: u64 = 65_536;
 
@@ -150,6 +153,51 @@ pub(super) fn encode<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u
         bytes.extend_from_slice(text.as_bytes());
     }
     bytes
+}
+
+/// Reads an array of strings: the code of each cell, and the attributes that hold the strings.
+pub(super) fn read(
+    hierarchy: &ZarrHierarchy,
+    array: usize,
+    kind: TextKind,
+    total: &mut u64,
+) -> Result<(Vec<i64>, BTreeMap<String, String>), String> {
+    let described = &hierarchy.arrays()[array].description;
+    let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
+    else {
+        return Err(format!(
+            "strings in {} dimensions, expected one",
+            described.shape.len()
+        ));
+    };
+    if extent > MAX_TEXTS {
+        return Err(format!("{extent} strings, more than {MAX_TEXTS}"));
+    }
+    *total += extent;
+    if *total > MAX_ALL_TEXTS {
+        return Err(format!(
+            "more than {MAX_ALL_TEXTS} strings in the hierarchy"
+        ));
+    }
+    let mut codes = Codes::default();
+    let mut cells = Vec::with_capacity(extent as usize);
+    let mut context = DecodeContext::default();
+    for chunk in 0..extent.div_ceil(size) {
+        let count = size.min(extent - chunk * size) as usize;
+        let most_bytes = most_bytes(kind, size);
+        let is_present = hierarchy
+            .decode(array, &[chunk], Some(most_bytes), &mut context)
+            .map_err(|error| error.to_string())?;
+        if is_present {
+            let texts = parse(kind, &context.cells, size)
+                .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
+            cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
+        } else {
+            let code = codes.of(&described.fill_text);
+            cells.extend(std::iter::repeat_n(code, count));
+        }
+    }
+    Ok((cells, codes.attributes().into_iter().collect()))
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ pub(super) const MAX_DEPTH: usize = 32;
 pub(super) const DOCUMENTS: [&str; 5] =
     [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
 /// Maximum number of arrays in a hierarchy.
-const MAX_ARRAYS: usize = 100_000;
+pub(super) const MAX_ARRAYS: usize = 100_000;
 /// Maximum number of directories visited, including those of arrays and those without metadata.
-const MAX_DIRECTORIES: usize = 200_000;
+pub(super) const MAX_DIRECTORIES: usize = 200_000;
 /// Maximum number of directory entries within arrays that are checked for links.
 const MAX_LINK_CHECKS: usize = 10_000;
 
@@ -71,9 +71,12 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>>
     Ok(nodes)
 }
 
+/// The documents of which the root of a hierarchy has at least one. The most likely ones come first.
+pub(crate) const ROOT_DOCUMENTS: [&str; 4] = ["zarr.json", ".zmetadata", ".zgroup", ".zarray"];
+
 /// Returns `true` if a directory is the root of a hierarchy, judging by its file names.
 pub fn is_hierarchy(folder: &Path) -> bool {
-    [".zgroup", ".zarray", ".zmetadata", "zarr.json"]
+    ROOT_DOCUMENTS
         .iter()
         .any(|name| folder.join(name).is_file())
 }
@@ -297,38 +300,50 @@ impl Walk<'_> {
                 "a Zarr hierarchy",
             ));
         };
-        let mut value = json::parse(&path, &bytes)?;
-        let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
-            let place = ErrorLocation::file(&path);
-            return Err(Error::malformed(place, "metadata", "absent", "an object"));
-        };
-        let mut documents: BTreeMap<String, Value> = documents.into_iter().collect();
-        let names: Vec<String> = documents
-            .keys()
-            .filter_map(|key| key.strip_suffix(".zarray"))
-            .filter(|name| name.is_empty() || name.ends_with('/'))
-            .map(ToString::to_string)
-            .collect();
-        for prefix in names {
-            let name = prefix.trim_end_matches('/');
-            let array = documents.remove(&format!("{prefix}.zarray"));
-            let attributes = documents.remove(&format!("{prefix}.zattrs"));
-            if !name.is_empty() && !is_path(name) {
-                self.warnings.push(format!(
-                    "{name:?} is left out: its name is not a valid path"
-                ));
-                continue;
-            }
-            let documents = Documents::V2 {
-                array: array.unwrap_or_default(),
-                attributes: attributes.unwrap_or_default(),
-            };
-            let folder = self.root.absolute().join(name);
+        let value = json::parse(&path, &bytes)?;
+        for (name, documents) in consolidated_arrays(&path, value, self.warnings)? {
+            let folder = self.root.absolute().join(&name);
             let sources = vec![(path.clone(), Some(identity.clone()))];
-            self.push(name.to_string(), folder, documents, sources)?;
+            self.push(name, folder, documents, sources)?;
         }
         Ok(())
     }
+}
+
+/// Returns the names and the documents of the arrays that a `.zmetadata` document lists. Adds a
+/// warning for each that is left out.
+pub(super) fn consolidated_arrays(
+    path: &Path,
+    mut value: Value,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(String, Documents)>> {
+    let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
+        let place = ErrorLocation::file(path);
+        return Err(Error::malformed(place, "metadata", "absent", "an object"));
+    };
+    let mut documents: BTreeMap<String, Value> = documents.into_iter().collect();
+    let names = documents.keys();
+    let names = names.filter_map(|key| key.strip_suffix(".zarray"));
+    let prefixes = names.filter(|name| name.is_empty() || name.ends_with('/'));
+    let prefixes: Vec<String> = prefixes.map(ToString::to_string).collect();
+    let mut arrays = Vec::new();
+    for prefix in prefixes {
+        let name = prefix.trim_end_matches('/');
+        let array = documents.remove(&format!("{prefix}.zarray"));
+        let attributes = documents.remove(&format!("{prefix}.zattrs"));
+        if !name.is_empty() && !is_path(name) {
+            warnings.push(format!(
+                "{name:?} is left out: its name is not a valid path"
+            ));
+            continue;
+        }
+        let documents = Documents::V2 {
+            array: array.unwrap_or_default(),
+            attributes: attributes.unwrap_or_default(),
+        };
+        arrays.push((name.to_string(), documents));
+    }
+    Ok(arrays)
 }
 
 /// Returns `true` if a name is a path that stays within the hierarchy on every system.

@@ -10,13 +10,21 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 use crate::format::foreign;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::{RemoteDirectory, RemoteObject, RemotePlace};
 use crate::provider::adapters::arrays::built_in;
 use crate::provider::adapters::create::CreateArrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
+#[cfg(feature = "remote")]
+use crate::provider::remote::RemoteStores;
 use crate::provider::source::container::Container;
 
 /// The number of bytes at the start of a file by which formats recognise it.
 const START: u64 = 520;
+
+/// The maximum size of an entry of a remote directory by which formats recognise the directory.
+#[cfg(feature = "remote")]
+const MAX_ENTRY_BYTES: u64 = 64 << 20;
 
 /// A file format: how to recognise, open and create its files.
 ///
@@ -36,6 +44,11 @@ pub trait Format: Debug + Send + Sync {
     /// [`Self::open`] finds their values in [`ArrayOptions::format_options`].
     fn options(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Returns `true` if a path with an extension of this format is usually a directory.
+    fn is_directory(&self) -> bool {
+        false
     }
 
     /// Returns `true` if a file or directory is of this format, judging by its content.
@@ -68,6 +81,68 @@ pub trait Format: Debug + Send + Sync {
     fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
         None
     }
+
+    /// Opens a file or directory in an object store. By default, a format does not support this.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened, or is not of this format.
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        _options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let message = format!(
+            "{} files cannot be read from a URL; copy the file to a local file system first",
+            self.name()
+        );
+        Err(Error::invalid(file.path(), message))
+    }
+}
+
+/// A file or directory in an object store.
+#[cfg(feature = "remote")]
+#[derive(Debug)]
+pub enum RemoteFile {
+    /// A file, whose first bytes have been read.
+    File(Arc<RemoteObject>),
+    /// A directory.
+    Directory(RemoteDirectory),
+}
+
+#[cfg(feature = "remote")]
+impl RemoteFile {
+    /// Finds the file, else the directory, at a place. `is_directory` says what the name suggests,
+    /// so that no request is wasted.
+    fn open(place: &RemotePlace, is_directory: bool) -> Result<Self, Error> {
+        if !is_directory && let Some(object) = RemoteObject::open(place)? {
+            return Ok(Self::File(Arc::new(object)));
+        }
+        Ok(Self::Directory(RemoteDirectory::new(place.clone())))
+    }
+
+    /// Returns the object of a file.
+    ///
+    /// # Errors
+    /// Returns an error for a directory.
+    pub fn into_object(self) -> Result<Arc<RemoteObject>, Error> {
+        match self {
+            Self::File(object) => Ok(object),
+            Self::Directory(directory) => Err(Error::invalid(
+                directory.path(),
+                "there is no such file (404 Not Found)",
+            )),
+        }
+    }
+
+    /// The URL, without secrets.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => file.path(),
+            Self::Directory(directory) => directory.path(),
+        }
+    }
 }
 
 /// A file or directory whose format is not known yet.
@@ -76,6 +151,8 @@ pub struct Candidate<'a> {
     path: &'a Path,
     is_directory: bool,
     start: Vec<u8>,
+    #[cfg(feature = "remote")]
+    remote: Option<&'a RemoteDirectory>,
 }
 
 impl<'a> Candidate<'a> {
@@ -93,7 +170,34 @@ impl<'a> Candidate<'a> {
             path,
             is_directory: metadata.is_some_and(|metadata| metadata.is_dir()),
             start,
+            #[cfg(feature = "remote")]
+            remote: None,
         }
+    }
+
+    #[cfg(feature = "remote")]
+    fn remote(file: &'a RemoteFile) -> Result<Self, Error> {
+        let mut start = Vec::new();
+        if let RemoteFile::File(object) = file {
+            start.resize(object.size().min(START) as usize, 0);
+            object.read_at(0, &mut start)?;
+        }
+        let remote = match file {
+            RemoteFile::File(_) => None,
+            RemoteFile::Directory(directory) => Some(directory),
+        };
+        Ok(Self {
+            path: file.path(),
+            is_directory: remote.is_some(),
+            start,
+            remote,
+        })
+    }
+
+    /// Returns `true` if the file or directory is in an object store.
+    #[cfg(feature = "remote")]
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some() || crate::format::io::remote::is_url(&self.path.to_string_lossy())
     }
 
     /// The path.
@@ -113,6 +217,15 @@ impl<'a> Candidate<'a> {
 
     /// Returns `true` if the path is a directory with an entry of this name.
     pub fn has_entry(&self, name: &str) -> bool {
+        #[cfg(feature = "remote")]
+        if let Some(directory) = self.remote {
+            let keys = [name.to_string()];
+            // An error is reported when the directory is opened.
+            let found = directory
+                .documents(&keys, MAX_ENTRY_BYTES)
+                .unwrap_or_default();
+            return found.iter().any(Option::is_some);
+        }
         self.is_directory && self.path.join(name).exists()
     }
 }
@@ -211,6 +324,10 @@ impl FormatRegistry {
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
         let options = &options.bound(session.options());
+        #[cfg(feature = "remote")]
+        if let Some(place) = RemoteStores::of(session).place(path)? {
+            return self.open_remote(&place, options, session);
+        }
         if let Some(format) = self.recognise(path) {
             return format.open(path, options, session);
         }
@@ -229,11 +346,74 @@ impl FormatRegistry {
             // The format of an unreadable file is unknown, so report why the file cannot be read.
             File::open(path).map_err(Error::io(path, "open"))?;
         }
+        Err(self.unknown(path))
+    }
+
+    fn unknown(&self, path: &Path) -> Error {
         let names = self.formats.iter().map(|format| format.name());
         let message = format!(
             "neither its content nor its name is that of an array format ({})",
             names.collect::<Vec<_>>().join(", ")
         );
-        Err(Error::invalid(path, message))
+        Error::invalid(path, message)
+    }
+
+    /// Opens a file or directory in an object store.
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        place: &RemotePlace,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let name = place.path().to_string_lossy();
+        let by_name = self.by_name(&name);
+        let is_directory =
+            name.ends_with('/') || by_name.is_some_and(|format| format.is_directory());
+        let file = RemoteFile::open(place, is_directory)?;
+        if let (RemoteFile::Directory(_), Some(format), false) = (&file, by_name, is_directory) {
+            // Its error says that there is no such file.
+            return format.open_remote(file, options, session);
+        }
+        let candidate = Candidate::remote(&file)?;
+        let mut formats = self.formats.iter();
+        let recognised = formats.find(|format| format.recognises(&candidate));
+        match recognised.or(by_name) {
+            Some(format) => format.open_remote(file, options, session),
+            None => Err(match file {
+                RemoteFile::File(_) => self.unknown(place.path()),
+                RemoteFile::Directory(_) => Error::invalid(
+                    place.path(),
+                    "there is neither a file (404 Not Found) nor a Zarr hierarchy; some servers answer 403 \
+                     or 404 without credentials",
+                ),
+            }),
+        }
+    }
+
+    /// Opens a file or directory with the format of this name; `None` if there is no such format.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(any(feature = "proto", feature = "tiledb"))]
+    pub(crate) fn open_as(
+        &self,
+        format: &str,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Option<Result<Arc<dyn Container>, Error>> {
+        let mut formats = self.formats.iter();
+        let format = formats.find(|known| known.name() == format)?;
+        #[cfg(feature = "remote")]
+        match RemoteStores::of(session).place(path) {
+            Ok(None) => {}
+            Ok(Some(place)) => {
+                let file = RemoteFile::open(&place, format.is_directory());
+                return Some(file.and_then(|file| format.open_remote(file, options, session)));
+            }
+            Err(error) => return Some(Err(error)),
+        }
+        Some(format.open(path, options, session))
     }
 }

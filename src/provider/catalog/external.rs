@@ -1,7 +1,7 @@
 //! Tables created in SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
 
 use std::fs::Metadata;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +12,8 @@ use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::format::{foreign, remote_location_advice};
 use crate::provider::adapters::registry::{Format, FormatRegistry};
 use crate::provider::catalog::location::Location;
@@ -19,7 +21,13 @@ use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{StoreOptions, register, shown};
+use crate::provider::source::BlockSource;
 
+/// The maximum number of files behind URLs that are opened at the same time.
+#[cfg(feature = "remote")]
+const FILES_AT_A_TIME: usize = 16;
 /// The prefix that DataFusion adds to options without one.
 const FORMAT_PREFIX: &str = "format.";
 
@@ -43,11 +51,11 @@ fn open_locations(
     options: &ArrayOptions,
     session: &SessionConfig,
 ) -> Result<ArrayTable> {
-    let formats = FormatRegistry::of(session);
     let mut options = options.clone();
     let mut files = Vec::new();
     for text in locations {
-        let location = Location::parse(text, &formats)?;
+        let location = Location::parse(text, session)?;
+        let text = shown_text(text);
         files.extend(location.files);
         match (location.dataset, &options.dataset) {
             (Some(here), _) if locations.len() > 1 => {
@@ -65,8 +73,7 @@ fn open_locations(
             _ => {}
         }
     }
-    let members = files.iter().map(|path| open_table(path, &options, session));
-    let members = members.collect::<Result<Vec<_>, Error>>()?;
+    let members = open_all(&files, &options, session)?;
     if let [only] = members.as_slice() {
         // A collection of files has the column `file` by itself.
         let is_whole = !options.file_column || only.downcast_ref::<FileTable>().is_some();
@@ -74,9 +81,47 @@ fn open_locations(
             return Ok(ArrayTable::new(Arc::clone(only), options));
         }
     }
-    let location = locations.join(", ");
+    let shown: Vec<String> = locations.iter().map(|text| shown_text(text)).collect();
+    let location = shown.join(", ");
     let source = FileTable::new(&location, &files, members, options.file_column)?;
     Ok(ArrayTable::new(Arc::new(source), options))
+}
+
+/// Opens the table of each file. Files behind URLs are opened by several threads, because each
+/// waits for requests most of the time.
+fn open_all(
+    files: &[PathBuf],
+    options: &ArrayOptions,
+    session: &SessionConfig,
+) -> Result<Vec<Arc<dyn BlockSource>>, Error> {
+    let open = |path: &PathBuf| open_table(path, options, session);
+    #[cfg(feature = "remote")]
+    if files.len() > 1 && files.iter().any(|path| is_url(&path.to_string_lossy())) {
+        let size = files.len().div_ceil(FILES_AT_A_TIME);
+        return std::thread::scope(|scope| {
+            let threads = files.chunks(size).map(|part| {
+                scope.spawn(move || part.iter().map(open).collect::<Result<Vec<_>, _>>())
+            });
+            let threads: Vec<_> = threads.collect();
+            let mut tables = Vec::with_capacity(files.len());
+            for (number, thread) in threads.into_iter().enumerate() {
+                let path = &files[number * size];
+                let panicked = |_| Error::invalid(path, "cannot be opened: internal error");
+                tables.extend(thread.join().map_err(panicked)??);
+            }
+            Ok(tables)
+        });
+    }
+    files.iter().map(open).collect()
+}
+
+/// Returns a location as messages show it: a URL without its secrets.
+fn shown_text(location: &str) -> String {
+    #[cfg(feature = "remote")]
+    if is_url(location) {
+        return shown(Path::new(location)).to_string_lossy().into_owned();
+    }
+    location.to_string()
 }
 
 /// Creates the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`. Content decides the format of
@@ -117,6 +162,8 @@ impl TableProviderFactory for ArrayTableFactory {
             }
         }
         let mut options = self.defaults.clone();
+        #[cfg(feature = "remote")]
+        let command = &registered(state, command)?;
         let mut given: Vec<_> = command.options.iter().collect();
         given.sort();
         for (key, value) in given {
@@ -165,8 +212,22 @@ impl TableProviderFactory for RegularFilesFactory {
         for location in &command.locations {
             refuse_special(location)?;
         }
+        #[cfg(feature = "remote")]
+        let command = &registered(state, command)?;
         self.0.create(state, command).await
     }
+}
+
+/// Registers the store that the options of a statement describe, and returns the statement without
+/// them.
+#[cfg(feature = "remote")]
+fn registered(state: &dyn Session, command: &CreateExternalTable) -> Result<CreateExternalTable> {
+    let mut command = command.clone();
+    let options = StoreOptions::take(&mut command.options);
+    for location in &command.locations {
+        register(state, location, &options)?;
+    }
+    Ok(command)
 }
 
 /// Refuses a path to anything but a file or a directory: DataFusion would wait for the other end of
@@ -207,7 +268,7 @@ impl UrlTableFactory for ArrayUrlFactory {
                 Err(_) if is_word(url) => Ok(None),
                 Ok(Some(table)) => Ok(Some(table)),
                 other => match advice(url, &other) {
-                    Some(advice) => plan_err!("{url}: {advice}"),
+                    Some(advice) => plan_err!("{}: {advice}", shown_text(url)),
                     None => other,
                 },
             };

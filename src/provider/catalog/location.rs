@@ -5,10 +5,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::format::remote_location_advice;
 use crate::provider::adapters::registry::FormatRegistry;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{locate, shown};
 
 /// The maximum number of levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
@@ -31,7 +36,16 @@ impl Location {
     ///
     /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth. A
     /// directory inside a Zarr hierarchy stands for that array of the hierarchy.
-    pub fn parse(text: &str, formats: &FormatRegistry) -> Result<Self> {
+    ///
+    /// A URL stands for one file or directory of an object store. `session` has the formats and the
+    /// stores.
+    pub fn parse(text: &str, session: &SessionConfig) -> Result<Self> {
+        let formats = &FormatRegistry::of(session);
+        #[cfg(feature = "remote")]
+        if is_url(text) {
+            let (files, dataset) = locate(text, session)?;
+            return Ok(Self { files, dataset });
+        }
         if let Some(advice) = remote_location_advice(text) {
             return plan_err!("{text}: {advice}");
         }
@@ -54,6 +68,10 @@ impl Location {
     /// The content at a path of a single word is not examined, since the word more likely names a
     /// table.
     pub fn is_array_location(text: &str, formats: &FormatRegistry) -> bool {
+        #[cfg(feature = "remote")]
+        if is_url(text) {
+            return is_array_url(text, formats);
+        }
         let path = text.rsplit_once('#').map(|(path, _)| path);
         if [Some(text), path]
             .into_iter()
@@ -77,6 +95,22 @@ impl Location {
         (is_pattern && (text.contains(".zarr/") || has_array()))
             || (text.contains('/') && formats.split_member(Path::new(text)).is_some())
     }
+}
+
+/// Returns `true` if a URL stands for arrays: by the extension of its path, or if it has none. The
+/// files of other extensions are left to DataFusion.
+#[cfg(feature = "remote")]
+fn is_array_url(text: &str, formats: &FormatRegistry) -> bool {
+    let shown = shown(Path::new(text)).to_string_lossy().into_owned();
+    let name = shown
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    formats.by_name(&shown).is_some()
+        || !name.contains('.')
+        || text.contains('#')
+        || shown.contains(".zarr/")
 }
 
 /// Returns the files of a location without `#`, and the array of a hierarchy that it names.
@@ -172,7 +206,7 @@ mod tests {
 
     fn found(folder: &Path, location: &str) -> (Vec<String>, Option<String>) {
         let text = folder.join(location);
-        let location = Location::parse(text.to_str().unwrap(), &FormatRegistry::default()).unwrap();
+        let location = Location::parse(text.to_str().unwrap(), &SessionConfig::new()).unwrap();
         let names = location.files.iter().map(|file| {
             let name = file.strip_prefix(folder).unwrap();
             name.to_str().unwrap().to_string()
@@ -208,7 +242,7 @@ mod tests {
         );
         for wrong in ["none.tet", "x*.tet", "deep/*.csv", "[.tet"] {
             let text = folder.path().join(wrong);
-            let parsed = Location::parse(text.to_str().unwrap(), &FormatRegistry::default());
+            let parsed = Location::parse(text.to_str().unwrap(), &SessionConfig::new());
             assert!(parsed.is_err(), "{wrong}");
         }
     }

@@ -103,15 +103,14 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
         path, table: name, ..
     } = recipe;
     let formats = FormatRegistry::of(session);
-    let mut formats = formats.formats().iter();
-    let Some(format) = formats.find(|format| format.name() == recipe.format) else {
+    let opened = formats.open_as(&recipe.format, path, &recipe.options, session);
+    let Some(container) = opened.transpose()? else {
         return plan_err!(
             "{}: the session has no format {}; add it to its FormatRegistry",
             path.display(),
             recipe.format
         );
     };
-    let container = format.open(path, &recipe.options, session)?;
     let Some(table) = container.table(name)? else {
         return Err(Error::invalid(path, format!("has no table {name:?}")).into());
     };

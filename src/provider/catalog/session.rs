@@ -11,7 +11,7 @@ use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
 #[cfg(feature = "sql")]
 use datafusion::logical_expr::registry::FunctionRegistry;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::error::Error;
 use crate::provider::adapters::registry::FormatRegistry;
@@ -35,6 +35,8 @@ use crate::provider::functions;
 use crate::provider::functions::bounded::{bounded, concatenation};
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{RemoteStores, admitted};
 use crate::provider::rules::analysis::BoundedConcatenations;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
@@ -175,6 +177,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     order::add_analyzer_rules(builder.analyzer().get_or_insert_default());
     order::add_optimizer_rule(builder.optimizer().get_or_insert_default());
     let ctx: SessionContext = builder.build().into();
+    #[cfg(feature = "remote")]
+    RemoteStores::install(&ctx);
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
     }
@@ -236,7 +240,9 @@ impl ArraySessionExt for SessionContext {
         path: &Path,
         options: ArrayOptions,
     ) -> Result<Arc<ArraySchema>> {
-        let formats = FormatRegistry::of(&self.copied_config());
+        let config = config_of(self);
+        let path = &admitted(path, &config)?;
+        let formats = FormatRegistry::of(&config);
         self.register_array_file_as(&stem(path, &formats)?, path, options)
             .await
     }
@@ -247,7 +253,8 @@ impl ArraySessionExt for SessionContext {
         path: &Path,
         options: ArrayOptions,
     ) -> Result<Arc<ArraySchema>> {
-        let config = self.copied_config();
+        let config = config_of(self);
+        let path = &admitted(path, &config)?;
         let schema = ArraySchema::open_in(&config, schema.to_string(), path, options)?;
         let schema = Arc::new(schema);
         register_schemas(self, std::slice::from_ref(&schema))?;
@@ -292,16 +299,33 @@ impl ArraySessionExt for SessionContext {
         options: ArrayOptions,
     ) -> Result<()> {
         add_config(self);
-        let opened = ArrayTable::open_in(&self.copied_config(), path, &options)?;
+        let config = config_of(self);
+        let path = &admitted(path, &config)?;
+        let opened = ArrayTable::open_in(&config, path, &options)?;
         self.register_table(table, Arc::new(opened))?;
         Ok(())
     }
 
     async fn read_array(&self, path: &Path, options: ArrayOptions) -> Result<DataFrame> {
         add_config(self);
-        let opened = ArrayTable::open_in(&self.copied_config(), path, &options)?;
+        let config = config_of(self);
+        let path = &admitted(path, &config)?;
+        let opened = ArrayTable::open_in(&config, path, &options)?;
         self.read_table(Arc::new(opened))
     }
+}
+
+/// Returns the configuration of a session, with its object stores.
+fn config_of(context: &SessionContext) -> SessionConfig {
+    #[cfg(feature = "remote")]
+    RemoteStores::install(context);
+    context.copied_config()
+}
+
+/// Returns a path as it is, in builds without object stores.
+#[cfg(not(feature = "remote"))]
+fn admitted(path: &Path, _session: &SessionConfig) -> Result<PathBuf, Error> {
+    Ok(path.to_path_buf())
 }
 
 /// The result of registering a directory.

@@ -25,12 +25,16 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::provider::adapters::create::CreateArrays;
 #[cfg(feature = "cli")]
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::Format;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
+#[cfg(feature = "remote")]
+use crate::provider::copy::upload::Upload;
 
 /// A factory that makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, and
 /// likewise for other formats. [`enable_arrays`](crate::enable_arrays) registers one for each name of
@@ -253,15 +257,28 @@ impl<T: CopyTarget> FileFormat for CopyFormat<T> {
     async fn create_writer_physical_plan(
         &self,
         input: Arc<dyn ExecutionPlan>,
-        _state: &dyn Session,
+        state: &dyn Session,
         conf: FileSinkConfig,
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
             return plan_err!("{}: {}", conf.original_url, T::PARTITIONED);
         }
-        let path = local_path(&conf.original_url)?;
+        #[cfg(feature = "remote")]
+        let upload = is_url(&conf.original_url)
+            .then(|| Upload::try_new(&conf.original_url, state.config()))
+            .transpose()?;
+        #[cfg(feature = "remote")]
+        let written = upload.as_ref().map(|upload| upload.written().to_path_buf());
+        #[cfg(not(feature = "remote"))]
+        let (written, _) = (None, state);
+        let path = written.map_or_else(|| local_path(&conf.original_url), Ok)?;
         let (sink, order) = self.0.sink(path, conf.output_schema(), &input)?;
+        #[cfg(feature = "remote")]
+        let sink = match upload {
+            Some(upload) => upload.after(sink),
+            None => sink,
+        };
         // `order_requirements` is only the order that the input happens to have.
         let order = order.or(order_requirements);
         Ok(Arc::new(DataSinkExec::new(input, sink, order)))

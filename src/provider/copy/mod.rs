@@ -30,6 +30,8 @@ mod spool;
 mod target;
 #[cfg(feature = "tiledb")]
 mod tiledb;
+#[cfg(feature = "remote")]
+mod upload;
 
 #[cfg(feature = "cli")]
 pub(in crate::provider) use axes::FinishedAxis;

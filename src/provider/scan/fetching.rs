@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
@@ -132,6 +133,11 @@ impl BlockFetcher {
             }
         }
         self.in_flight.arrive(PendingBlock::Waiting(fetch)).await
+    }
+
+    /// Returns the time spent waiting for blocks since the last call.
+    pub fn take_wait(&mut self) -> Duration {
+        self.in_flight.take_wait()
     }
 
     fn keeps(&mut self, step: u64, end: u64) -> Result<bool> {

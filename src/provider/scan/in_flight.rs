@@ -1,5 +1,7 @@
 //! Fetches of remote blocks, several at a time.
 
+use std::time::{Duration, Instant};
+
 use datafusion::common::Result;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
@@ -22,6 +24,8 @@ pub(crate) struct InFlight {
     memory: MemoryReservation,
     /// The bytes of the blocks that have arrived and are being read.
     arrived: usize,
+    /// The time spent waiting for blocks since [`InFlight::take_wait`] was called.
+    waited: Duration,
 }
 
 /// The bytes of one block, which may still be in flight. Dropping the value aborts the fetch.
@@ -52,6 +56,7 @@ impl InFlight {
             count: 0,
             memory,
             arrived: 0,
+            waited: Duration::ZERO,
         }
     }
 
@@ -118,10 +123,15 @@ impl InFlight {
             PendingBlock::InPlace => return Ok(None),
             PendingBlock::Waiting(fetch) => {
                 self.memory.try_grow(fetch.bytes)?;
-                (fetch.bytes, fetch.fetched.await?)
+                let start = Instant::now();
+                let fetched = fetch.fetched.await;
+                self.waited += start.elapsed();
+                (fetch.bytes, fetched?)
             }
             PendingBlock::Started { task, bytes } => {
+                let start = Instant::now();
                 let joined = task.join().await;
+                self.waited += start.elapsed();
                 self.count -= 1;
                 self.depth = (self.depth * 2).min(MAX_IN_FLIGHT);
                 let failed = |error| DataFusionError::ExecutionJoin(Box::new(error));
@@ -130,6 +140,11 @@ impl InFlight {
         };
         self.arrived += bytes;
         Ok(Some(fetched))
+    }
+
+    /// Returns the time spent waiting for blocks since the last call.
+    pub fn take_wait(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
     }
 
     /// Releases the memory of the blocks that have arrived, once they have been read.

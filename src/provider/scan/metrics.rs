@@ -1,5 +1,8 @@
 //! The metrics of a scan, shown by EXPLAIN ANALYZE and asserted by tests.
 
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time,
 };
@@ -22,6 +25,9 @@ use crate::provider::source::{PruningLabels, ReadCounts};
 /// | `chunks_read` | chunks whose values were read |
 /// | `bytes_read` | stored bytes of compressed chunks, bytes of the cells taken from raw ones |
 /// | `decode_time` | time spent decompressing |
+/// | `requests` | requests to object stores for chunks; absent if there were none |
+/// | `bytes_fetched` | the bytes that these requests fetched |
+/// | `fetch_wait` | time spent waiting for them |
 #[derive(Debug, Clone)]
 pub(crate) struct ScanMetrics {
     pub baseline: BaselineMetrics,
@@ -35,6 +41,10 @@ pub(crate) struct ScanMetrics {
     chunks_read: Count,
     bytes_read: Count,
     decode_time: Time,
+    // Created on first use, since few scans read object stores.
+    requests: Arc<OnceLock<Count>>,
+    bytes_fetched: Arc<OnceLock<Count>>,
+    fetch_wait: Arc<OnceLock<Time>>,
 }
 
 impl ScanMetrics {
@@ -52,6 +62,9 @@ impl ScanMetrics {
             chunks_read: counter("chunks_read"),
             bytes_read: counter("bytes_read"),
             decode_time: MetricBuilder::new(set).subset_time("decode_time", partition),
+            requests: Arc::default(),
+            bytes_fetched: Arc::default(),
+            fetch_wait: Arc::default(),
         }
     }
 
@@ -103,5 +116,32 @@ impl ScanMetrics {
         self.bytes_read.add((after.bytes - before.bytes) as usize);
         self.decode_time
             .add_duration(after.decode_time - before.decode_time);
+        let requests = (after.requests - before.requests) as usize;
+        if requests > 0 {
+            self.add_count("requests", requests);
+            let bytes = after.bytes_fetched - before.bytes_fetched;
+            self.add_count("bytes_fetched", bytes as usize);
+        }
+    }
+
+    /// Adds time spent waiting for object stores.
+    pub fn add_wait(&self, waited: Duration) {
+        if !waited.is_zero() {
+            let wait = self.fetch_wait.get_or_init(|| {
+                MetricBuilder::new(&self.set).subset_time("fetch_wait", self.partition)
+            });
+            wait.add_duration(waited);
+        }
+    }
+
+    /// Adds to a metric that only scans of object stores have.
+    fn add_count(&self, name: &'static str, count: usize) {
+        let known = match name {
+            "requests" => &self.requests,
+            _ => &self.bytes_fetched,
+        };
+        let counter =
+            known.get_or_init(|| MetricBuilder::new(&self.set).counter(name, self.partition));
+        counter.add(count);
     }
 }

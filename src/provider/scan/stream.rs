@@ -221,7 +221,12 @@ impl Scan {
     async fn next_block(&mut self) -> Result<()> {
         let next = match self.left {
             0 => NextBlock::End,
-            _ => self.request.blocks.next().await?,
+            _ => {
+                let next = self.request.blocks.next().await;
+                let waited = self.request.blocks.take_wait();
+                self.request.metrics.add_wait(waited);
+                next?
+            }
         };
         match next {
             NextBlock::Block(block, mut fetched) => {
@@ -269,6 +274,7 @@ impl Scan {
             let mut fetched = open.fetched.take();
             if request.is_filtered_first {
                 fetched = request.blocks.fetch_now(block, &request.columns).await?;
+                request.metrics.add_wait(request.blocks.take_wait());
             }
             reader.open(block, fetched)?;
             open.is_open = true;

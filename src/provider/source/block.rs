@@ -393,6 +393,10 @@ pub struct ReadCounts {
     pub bytes: u64,
     /// The time spent decompressing.
     pub decode_time: Duration,
+    /// The number of requests to object stores.
+    pub requests: u64,
+    /// The number of bytes that the requests fetched.
+    pub bytes_fetched: u64,
 }
 
 impl Add for ReadCounts {
@@ -403,6 +407,8 @@ impl Add for ReadCounts {
             chunks: self.chunks + other.chunks,
             bytes: self.bytes + other.bytes,
             decode_time: self.decode_time + other.decode_time,
+            requests: self.requests + other.requests,
+            bytes_fetched: self.bytes_fetched + other.bytes_fetched,
         }
     }
 }

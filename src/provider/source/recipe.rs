@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// Describes how to open a table again, in this process or another one, by names, paths and options.
@@ -49,7 +51,7 @@ pub enum Recipe {
 pub struct TableRecipe {
     /// The [name](crate::Format::name) of the format.
     pub format: String,
-    /// The absolute path of the container.
+    /// The absolute path of the container, or its URL without secrets.
     pub path: PathBuf,
     /// The name of the table within the container.
     pub table: String,
@@ -57,6 +59,15 @@ pub struct TableRecipe {
     pub options: ArrayOptions,
     /// The identity of the file; `None` if the container is not a file.
     pub identity: Option<FileIdentity>,
+}
+
+/// Returns the absolute path. URLs are absolute.
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    #[cfg(feature = "remote")]
+    if is_url(&path.to_string_lossy()) {
+        return Ok(path.to_path_buf());
+    }
+    std::path::absolute(path).map_err(Error::io(path, "resolve"))
 }
 
 impl Recipe {
@@ -73,7 +84,7 @@ impl Recipe {
     ) -> Result<Self, Error> {
         Ok(Self::Table(TableRecipe {
             format: format.to_string(),
-            path: std::path::absolute(path).map_err(Error::io(path, "resolve"))?,
+            path: absolute(path)?,
             table: table.to_string(),
             options: options.clone(),
             identity: Some(identity),

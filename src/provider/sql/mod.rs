@@ -8,6 +8,8 @@ mod clauses;
 mod named_arguments;
 #[cfg(feature = "sql")]
 pub(crate) mod time_operators;
+#[cfg(all(feature = "remote", feature = "sql"))]
+mod urls;
 #[cfg(feature = "sql")]
 pub mod using_keys;
 #[cfg(feature = "sql")]

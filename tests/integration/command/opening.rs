@@ -239,9 +239,9 @@ fn unsupported_formats_and_locations_get_advice() {
         }
     }
     for place in [
-        "s3://bucket/era5.zarr",
-        "s3://bucket/a.parquet",
-        "gs://bucket/a.nc",
+        "ftp://host/era5.zarr",
+        "ftp://host/a.parquet",
+        "hdfs://host/a.nc",
     ] {
         for arguments in [
             vec![place, "-c", "SELECT 1"],

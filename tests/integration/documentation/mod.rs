@@ -32,7 +32,7 @@ use page::{Example, Page};
 use tempfile::TempDir;
 
 /// The number of blocks that are not run, by page and kind, with the reason for each.
-const NOT_RUN: [(&str, &str, usize); 16] = [
+const NOT_RUN: [(&str, &str, usize); 19] = [
     // Diagrams.
     ("docs/architecture.md", "text", 5),
     // Cargo commands, and commands on the reader's files.
@@ -50,6 +50,10 @@ const NOT_RUN: [(&str, &str, usize); 16] = [
     ("docs/embedding.md", "toml", 1),
     // The benchmark, which takes long.
     ("docs/performance.md", "sh,ignore", 1),
+    // URLs of examples, and a documentation test.
+    ("docs/remote.md", "rust", 1),
+    ("docs/remote.md", "sh,ignore", 1),
+    ("docs/remote.md", "sql,ignore", 1),
     // The server, which has its own tests, and its clients, covered by `tests/clients/adbc.py`.
     ("docs/serve.md", "python", 2),
     ("docs/serve.md", "sh,ignore", 4),

@@ -4,6 +4,8 @@ pub mod cells;
 pub mod clock;
 #[cfg(feature = "proto")]
 pub mod encoded;
+#[cfg(feature = "remote")]
+pub mod http;
 pub mod memory;
 pub mod npy;
 pub mod sql;

@@ -131,7 +131,7 @@ fn message(reading: Reading, elapsed: Duration) -> String {
         return format!("all {wanted} chunks read, {seconds:.0} s");
     }
     let rate = human_size((reading.bytes as f64 / seconds.max(1e-9)) as u64);
-    let mut text = format!("{done} of {wanted} chunks, {rate}/s");
+    let mut text = format!("{done} of {wanted} chunks, {rate}/s{}", reading.fetched());
     if let Some(left) = reading.time_left(elapsed) {
         text += &format!(", {} s left", left.as_secs_f64().ceil());
     }
@@ -150,6 +150,7 @@ mod tests {
             done: 1000,
             read: 1000,
             bytes: 20 << 20,
+            ..Reading::default()
         };
         let elapsed = Duration::from_secs(2);
         assert_eq!(

@@ -29,6 +29,10 @@ pub struct Reading {
     pub read: usize,
     /// The bytes that were read.
     pub bytes: usize,
+    /// The requests to object stores.
+    pub requests: usize,
+    /// The bytes that the requests fetched.
+    pub fetched_bytes: usize,
 }
 
 impl Reading {
@@ -56,6 +60,8 @@ impl Reading {
             self.done = self.done.saturating_add(read + spared);
             self.read += read;
             self.bytes += count("bytes_read");
+            self.requests += count("requests");
+            self.fetched_bytes += count("bytes_fetched");
         }
         for child in plan.children() {
             self.add(child.as_ref());
@@ -76,7 +82,20 @@ impl Reading {
                 line += &format!(", {}/s", human_size((self.bytes as f64 / seconds) as u64));
             }
         }
+        line += &self.fetched();
         Some(line)
+    }
+
+    /// Returns the end of a line that tells the requests and the fetched bytes, if there are any.
+    pub fn fetched(&self) -> String {
+        match self.requests {
+            0 => String::new(),
+            requests => format!(
+                ", {} in {} requests",
+                human_size(self.fetched_bytes as u64),
+                grouped(requests)
+            ),
+        }
     }
 
     /// Estimates the remaining time from the time per chunk so far. Returns `None` before the first
@@ -126,6 +145,11 @@ mod tests {
         assert_eq!(
             reading.line(0.5).unwrap(),
             "3 of 1,024 chunks read, 3.0 MiB, 6.0 MiB/s"
+        );
+        (reading.requests, reading.fetched_bytes) = (1500, 2 << 20);
+        assert_eq!(
+            reading.line(0.5).unwrap(),
+            "3 of 1,024 chunks read, 3.0 MiB, 6.0 MiB/s, 2.0 MiB in 1,500 requests"
         );
     }
 

@@ -157,6 +157,17 @@ impl Shards {
         Ok((offset, size))
     }
 
+    /// Returns the length of the index in a shard of this grid, and `true` if the index is at the
+    /// start of the shard.
+    ///
+    /// # Errors
+    /// Returns a message if the index is too large.
+    #[cfg(feature = "remote")]
+    pub fn index_length(&self, grid: &[u64]) -> Result<(u64, bool), String> {
+        let (_, length) = self.index_range(grid, MAX_CHUNK_BYTES)?;
+        Ok((length, self.is_index_first))
+    }
+
     /// Decodes the index from its stored bytes.
     ///
     /// # Errors

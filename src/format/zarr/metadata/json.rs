@@ -11,7 +11,7 @@ use crate::format::io::handles::Identity;
 use crate::format::zarr::root::Root;
 
 /// Maximum length of a document in bytes. Consolidated metadata is the longest kind.
-const MAX_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of characters of a file's text, or of a parser's message, in an error message.
 const MAX_MESSAGE: usize = 200;
 

@@ -52,7 +52,34 @@ impl fmt::Debug for Description {
     }
 }
 
+/// The place of a chunk in a sharded array.
+pub(super) struct PlaceInShard {
+    /// The indices of the shard.
+    pub shard: Vec<u64>,
+    /// The number of chunks of a shard along each dimension.
+    pub grid: Vec<u64>,
+    /// The row-major ordinal of the chunk in the shard.
+    pub ordinal: usize,
+}
+
 impl Description {
+    /// Returns the place of a chunk of a sharded array.
+    pub fn shard_of(&self, chunk: &[u64]) -> PlaceInShard {
+        let axes = self.file_shape.iter().zip(&self.chunk_shape);
+        // Exact, since an array whose shards are not a whole number of chunks is left out.
+        let grid: Vec<u64> = axes.map(|(file, chunk)| file / chunk).collect();
+        let axes = || chunk.iter().zip(&grid);
+        let shard = axes().map(|(position, count)| position / count);
+        let ordinal = axes().fold(0, |ordinal, (position, count)| {
+            ordinal * count + position % count
+        });
+        PlaceInShard {
+            shard: shard.collect(),
+            ordinal: ordinal as usize,
+            grid,
+        }
+    }
+
     /// Returns the number of bytes of a whole decoded chunk, or `None` on overflow.
     pub fn chunk_bytes(&self) -> Option<u64> {
         cells::byte_count(&self.chunk_shape, self.element.dtype.size())

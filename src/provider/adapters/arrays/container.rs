@@ -76,6 +76,10 @@ impl Container for ArrayContainer {
     }
 
     fn path(&self) -> Option<&Path> {
+        #[cfg(feature = "remote")]
+        if self.file.is_remote() {
+            return None;
+        }
         Some(self.file.path())
     }
 

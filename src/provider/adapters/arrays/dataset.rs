@@ -13,11 +13,15 @@ use crate::grid::{Axis, ChunkGrid, CoordinateSource, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::columns::{self, Axes};
 use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, base};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::arrays::fetching;
 use crate::provider::adapters::arrays::reader::StoredWindowReader;
 use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
+#[cfg(feature = "remote")]
+use crate::provider::source::Fetch;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, DATASET, GridSource, WindowReader,
@@ -159,7 +163,13 @@ impl GridSource for ArrayDataset {
     }
 
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
-        let stored = self.file().chunk(self.dataset(), chunk, options.access)?;
+        let (file, dataset) = (self.file(), self.dataset());
+        #[cfg(feature = "remote")]
+        if file.is_remote() && file.listed_chunks().is_none() {
+            // Planning must not send a request for each chunk.
+            return Ok(dataset.chunk_bytes(self.array.dtype(), chunk));
+        }
+        let stored = file.chunk(dataset, chunk, options.access)?;
         Ok(stored.stored_bytes)
     }
 
@@ -210,6 +220,16 @@ impl GridSource for ArrayDataset {
         options: &ReadOptions,
     ) -> Result<Option<BooleanArray>> {
         self.array.contained(windows, values, options)
+    }
+
+    #[cfg(feature = "remote")]
+    fn fetch(
+        &self,
+        window: &Window,
+        _attributes: &[usize],
+        _options: &ReadOptions,
+    ) -> Option<Fetch> {
+        fetching::fetch(&self.array, window)
     }
 
     fn window_reader(
@@ -272,6 +292,12 @@ impl GridSource for ArrayDataset {
         let count = chunks.count();
         // A file can claim far more chunks than its index has rows.
         let most = file.listed_chunks().unwrap_or(MAX_DESCRIBED);
+        #[cfg(feature = "remote")]
+        let most = match file.is_remote() && file.listed_chunks().is_none() {
+            // Each chunk would take a request.
+            true => 0,
+            false => most,
+        };
         let visited = count.unwrap_or(u64::MAX).min(most);
         for position in 0..visited {
             let Some(chunk) = chunks.nth(position) else {
@@ -290,6 +316,8 @@ impl GridSource for ArrayDataset {
             Some(listed) if count != Some(visited) => problems.push(format!(
                 "the chunk index has only {listed} rows, fewer than the dataset has chunks"
             )),
+            None if most == 0 && count != Some(0) => problems
+                .push("stored bytes are not counted for chunks in an object store".to_string()),
             None if count != Some(visited) => problems.push(format!(
                 "stored bytes count only the first {visited} chunks"
             )),

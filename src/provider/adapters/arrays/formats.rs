@@ -17,6 +17,10 @@ use crate::format::zarr::{
 };
 use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
+#[cfg(all(feature = "remote", feature = "zarr"))]
+use crate::provider::adapters::arrays::references::ReferenceFormat;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
@@ -34,6 +38,8 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         Arc::new(TetFormat),
         #[cfg(feature = "zarr")]
         Arc::new(ZarrFormat),
+        #[cfg(all(feature = "remote", feature = "zarr"))]
+        Arc::new(ReferenceFormat),
         Arc::new(NpyFormat),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
@@ -86,6 +92,18 @@ impl Format for TetFormat {
     fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
         Some(Arc::new(TetFormat))
     }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let object = file.into_object()?;
+        let file = TetFile::open_remote(object, options.open_options(session.options()))?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
 }
 
 /// Zarr hierarchies and arrays.
@@ -107,7 +125,16 @@ impl Format for ZarrFormat {
         &["zarr"]
     }
 
+    fn is_directory(&self) -> bool {
+        true
+    }
+
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        #[cfg(feature = "remote")]
+        if candidate.is_remote() {
+            let mut documents = zarr::ROOT_DOCUMENTS.iter();
+            return documents.any(|name| candidate.has_entry(name));
+        }
         candidate.is_directory() && zarr::is_hierarchy(candidate.path())
     }
 
@@ -140,6 +167,25 @@ impl Format for ZarrFormat {
 
     fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
         Some(Arc::new(ZarrFormat))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = match file {
+            RemoteFile::Directory(directory) => ZarrFile::open_remote(directory)?,
+            RemoteFile::File(file) => {
+                return Err(Error::invalid(
+                    file.path(),
+                    "is a file, not a Zarr directory",
+                ));
+            }
+        };
+        Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
 
@@ -178,6 +224,17 @@ impl Format for NpyFormat {
 
     fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
         Some(Arc::new(NpyFormat))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = NpyFile::open_remote(file.into_object()?)?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
 

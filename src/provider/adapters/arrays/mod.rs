@@ -6,8 +6,12 @@ mod container;
 mod coordinates;
 mod dataset;
 mod decoding;
+#[cfg(feature = "remote")]
+mod fetching;
 mod formats;
 mod reader;
+#[cfg(all(feature = "remote", feature = "zarr"))]
+mod references;
 mod statistics;
 mod values;
 mod wide;

@@ -12,6 +12,8 @@ use crate::error::Error;
 use crate::format::array::ChunkReader;
 use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::arrays::fetching::FetchedChunks;
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::shared_chunks::{ChunksOfArray, SharedChunks};
@@ -37,6 +39,9 @@ pub(in crate::provider) struct StoredWindowReader {
     /// The indices of the open chunk, if it is to be shared once it is decoded.
     to_share: Option<Vec<u64>>,
     counts: ReadCounts,
+    /// The chunks of the window that were fetched ahead.
+    #[cfg(feature = "remote")]
+    fetched: FetchedChunks,
 }
 
 enum State {
@@ -72,6 +77,8 @@ impl StoredWindowReader {
             shared: None,
             to_share: None,
             counts: ReadCounts::default(),
+            #[cfg(feature = "remote")]
+            fetched: FetchedChunks::default(),
         }
     }
 
@@ -82,6 +89,17 @@ impl StoredWindowReader {
             self.chunks.open_shared(cells);
             return Ok(());
         }
+        #[cfg(feature = "remote")]
+        match self.fetched.take(chunk) {
+            Some(fetched) => {
+                let dataset = self.array.dataset();
+                self.chunks.open_fetched(dataset, chunk, fetched);
+            }
+            None => {
+                self.chunks.open(self.array.dataset(), chunk)?;
+            }
+        }
+        #[cfg(not(feature = "remote"))]
         self.chunks.open(self.array.dataset(), chunk)?;
         if !self.chunks.is_raw() {
             // Decompression needs the whole chunk.
@@ -183,8 +201,14 @@ impl StoredWindowReader {
 }
 
 impl WindowReader for StoredWindowReader {
-    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
+    fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
         self.state = State::Closed;
+        #[cfg(feature = "remote")]
+        {
+            self.fetched = FetchedChunks::of(fetched)?;
+        }
+        #[cfg(not(feature = "remote"))]
+        drop(fetched);
         if let Some(chunk) = self.array.chunk_grid().chunk_equal_to(window) {
             self.open_chunk(&chunk)?;
             self.state = State::Chunk;
@@ -293,8 +317,11 @@ impl WindowReader for StoredWindowReader {
     }
 
     fn counts(&self) -> ReadCounts {
+        let (requests, bytes_fetched) = self.chunks.fetched();
         ReadCounts {
             bytes: self.chunks.bytes_read(),
+            requests,
+            bytes_fetched,
             ..self.counts
         }
     }

@@ -32,7 +32,13 @@ pub(super) struct TatamiContainer {
 impl TatamiContainer {
     /// Opens a file.
     pub fn open(path: &Path, access: Access, options: &ArrayOptions) -> Result<Self, Error> {
-        let file = Arc::new(TatamiFile::open(path, access)?);
+        Self::of(TatamiFile::open(path, access)?, options)
+    }
+
+    /// Creates the container of an open file.
+    pub fn of(file: TatamiFile, options: &ArrayOptions) -> Result<Self, Error> {
+        let path = &file.path().to_path_buf();
+        let file = Arc::new(file);
         let name = stem(path);
         let table = DocumentTable::try_new(Arc::clone(&file), name.clone(), options)?;
         Ok(Self {
@@ -96,6 +102,14 @@ impl Container for TatamiContainer {
     }
 
     fn path(&self) -> Option<&Path> {
+        #[cfg(feature = "remote")]
+        if self
+            .file
+            .as_ref()
+            .is_some_and(|file| file.storage().object().is_some())
+        {
+            return None;
+        }
         Some(&self.path)
     }
 

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::format::tatami::TatamiFile;
 use crate::format::tatami::{MANIFEST_MAGIC, is_tatami};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
 use crate::provider::adapters::tatami::container::TatamiContainer;
 use crate::provider::adapters::tatami::table::TextOptions;
@@ -54,6 +58,17 @@ impl Format for TatamiFormat {
     ) -> Result<Arc<dyn Container>, Error> {
         let access = options.open_options(session.options()).access;
         Ok(Arc::new(TatamiContainer::open(path, access, options)?))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = TatamiFile::open_remote(file.into_object()?)?;
+        Ok(Arc::new(TatamiContainer::of(file, options)?))
     }
 }
 

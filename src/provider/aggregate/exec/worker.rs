@@ -82,6 +82,7 @@ pub(crate) async fn work(
             let pending = std::mem::replace(&mut batch.pending[number], PendingBlock::InPlace);
             fetched.push(in_flight.arrive(pending).await?);
         }
+        worker.metrics.add_wait(in_flight.take_wait());
         let mut next = 0;
         loop {
             let timer = elapsed.timer();

@@ -7,10 +7,14 @@ use datafusion::prelude::SessionContext;
 use url::Url;
 
 use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::format::remote_location_advice;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::error::describe;
+#[cfg(feature = "remote")]
+use crate::provider::remote::shown;
 
 /// An argument that names something to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +37,10 @@ impl Input {
     /// Returns an error if there is no such file.
     pub fn resolve(argument: &Path) -> Result<Self, Error> {
         let formats = FormatRegistry::default();
+        #[cfg(feature = "remote")]
+        if let Some(input) = Self::of_url(argument) {
+            return Ok(input);
+        }
         if argument.is_dir() && !formats.is_container_directory(argument) {
             return Ok(Self::Directory(argument.to_owned()));
         }
@@ -70,11 +78,36 @@ impl Input {
     }
 }
 
+#[cfg(feature = "remote")]
+impl Input {
+    /// Resolves a URL, or `NAME=URL`; `None` for a path.
+    fn of_url(argument: &Path) -> Option<Self> {
+        let text = argument.to_str()?;
+        if is_url(text) {
+            let path = shown(argument);
+            return Some(match is_of_rows(&path) {
+                true => Self::Rows(stem(&path), argument.to_owned()),
+                false => Self::File(argument.to_owned()),
+            });
+        }
+        let (name, url) = text.split_once('=')?;
+        let is_named = is_url(url) && !name.is_empty() && !name.contains('/');
+        is_named.then(|| match is_of_rows(&shown(Path::new(url))) {
+            true => Self::Rows(name.to_owned(), url.into()),
+            false => Self::Named(name.to_owned(), url.into()),
+        })
+    }
+}
+
+/// Returns `true` if the file name has the extension of a row format.
+fn is_of_rows(path: &Path) -> bool {
+    FileKind::by_name(path).is_some_and(|kind| !kind.is_array())
+}
+
 /// Returns `true` if the file name has the extension of a row format, unless the first bytes are
 /// those of an array file.
 fn has_rows(path: &Path) -> bool {
-    let is_named_so = FileKind::by_name(path).is_some_and(|kind| !kind.is_array());
-    is_named_so && path.is_file() && FormatRegistry::default().recognise(path).is_none()
+    is_of_rows(path) && path.is_file() && FormatRegistry::default().recognise(path).is_none()
 }
 
 /// Returns the name of a file without its extension.
@@ -89,20 +122,35 @@ fn stem(path: &Path) -> String {
 /// Returns an error if the file cannot be read, or a table of that name exists.
 pub async fn register_rows(context: &SessionContext, name: &str, path: &Path) -> Result<()> {
     let table = TableReference::bare(name.to_owned());
+    let shown = &shown(path);
     if context.table_exist(table.clone())? {
         let message =
             format!("a table named \"{name}\" already exists; choose another name: NAME=FILE");
-        return Err(Error::invalid(path, message).into());
+        return Err(Error::invalid(shown, message).into());
     }
-    // DataFusion expands patterns such as `*` in paths, but not in URLs.
-    let absolute = std::path::absolute(path)?;
-    let url = Url::from_file_path(absolute)
-        .map_err(|()| Error::invalid(path, "not a valid file path"))?;
-    let rows = context.table_provider(TableReference::bare(url.as_str()));
+    let rows = context.table_provider(TableReference::bare(url_of(path)?.as_str()));
     let rows = rows.await;
-    let rows = rows.map_err(|error| Error::invalid(path, describe(&error)))?;
+    let rows = rows.map_err(|error| Error::invalid(shown, describe(&error)))?;
     context.register_table(table, rows)?;
     Ok(())
+}
+
+/// Returns the URL of a path. DataFusion expands patterns such as `*` in paths, but not in URLs.
+fn url_of(path: &Path) -> Result<Url> {
+    #[cfg(feature = "remote")]
+    if let Some(text) = path.to_str().filter(|text| is_url(text)) {
+        let invalid = |error| Error::invalid(&shown(path), format!("is not a valid URL: {error}"));
+        return Ok(Url::parse(text).map_err(invalid)?);
+    }
+    let absolute = std::path::absolute(path)?;
+    let url = Url::from_file_path(absolute);
+    Ok(url.map_err(|()| Error::invalid(path, "not a valid file path"))?)
+}
+
+/// Returns a path as it is, in builds without object stores.
+#[cfg(not(feature = "remote"))]
+fn shown(path: &Path) -> PathBuf {
+    path.to_path_buf()
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub use crate::provider::catalog::files::input::{Input, register_rows};
 use crate::provider::catalog::schema::ArraySchema;
 use crate::provider::catalog::session::{ArraySessionExt, enable_arrays};
 use crate::provider::catalog::settings::options::ArrayOptions;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{LazyStores, shown};
 
 /// The lower bound of the memory budget from a file. With less, hardly any query could sort or
 /// group.
@@ -54,6 +56,9 @@ impl FileSession {
         let mut config = config;
         // Error messages show the location of the error in the statement.
         config.options_mut().sql_parser.collect_spans = true;
+        #[cfg(feature = "remote")]
+        let context = SessionContext::new_with_config_rt(config, LazyStores::runtime()?);
+        #[cfg(not(feature = "remote"))]
         let context = SessionContext::new_with_config(config);
         let names = context.copied_config().options().catalog.clone();
         let catalog = Arc::new(Catalog::default());
@@ -86,7 +91,7 @@ impl FileSession {
             register_rows(&context, name, path).await?;
         }
         let files = schemas.iter().map(|schema| schema.path().to_owned());
-        let files = files.chain(rows.into_iter().map(|(_, path)| path.clone()));
+        let files = files.chain(rows.into_iter().map(|(_, path)| shown(path)));
         Ok(Self {
             files: files.collect(),
             context,
@@ -94,6 +99,12 @@ impl FileSession {
             warnings,
         })
     }
+}
+
+/// Returns a path as it is, in builds without object stores.
+#[cfg(not(feature = "remote"))]
+fn shown(path: &std::path::Path) -> PathBuf {
+    path.to_path_buf()
 }
 
 async fn register(

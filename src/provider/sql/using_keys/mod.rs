@@ -16,6 +16,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::provider::sql::budget;
+#[cfg(feature = "remote")]
+use crate::provider::sql::urls::hide_secrets;
 use crate::provider::sql::using_keys::syntax::{
     Column, Keys, PreservedSide, binary, coalesce, column, constraint, exchange, has_keys, named,
     normalize, replace_in, unique_index,
@@ -33,6 +35,7 @@ use crate::provider::sql::variable_names::plan_statement;
 /// - The values of a table over one array, whose column is `value`, can be referred to by the name
 ///   of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take precedence,
 ///   and `SELECT *` is not changed.
+/// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
 ///
@@ -57,6 +60,8 @@ use crate::provider::sql::variable_names::plan_statement;
 /// Fails if the statement exceeds its budget, or cannot be parsed or planned.
 pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     let mut statement = budget::parse(state, sql)?;
+    #[cfg(feature = "remote")]
+    hide_secrets(state, &mut statement);
     let upper = sql.to_ascii_uppercase();
     if (upper.contains("USING") || upper.contains("NATURAL"))
         && let Statement::Statement(template) = budget::parse(state, "SELECT * FROM t")?

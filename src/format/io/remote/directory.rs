@@ -1,0 +1,293 @@
+//! The objects below a path of a store, as the files of a directory.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use object_store::{Error as StoreError, GetRange};
+
+use crate::error::{Error, Result};
+use crate::format::io::remote::failure::failed;
+use crate::format::io::remote::references::References;
+use crate::format::io::remote::runtime;
+use crate::format::io::remote::store::{Answer, Entries, Refusal, RemotePlace};
+
+/// The number of documents that are read at a time.
+const DOCUMENTS_AT_A_TIME: usize = 16;
+
+/// A directory of a store. Its objects are found by their keys, such as `t2m/zarr.json`, or by
+/// [references](References) to parts of other files.
+#[derive(Debug)]
+pub struct RemoteDirectory {
+    place: RemotePlace,
+    references: Option<References>,
+    /// The documents that have been read; `None` if there is no such object.
+    documents: Mutex<HashMap<String, Option<Bytes>>>,
+}
+
+/// Bytes of an object, with what pins them.
+#[derive(Debug, Clone)]
+pub(crate) struct FetchedPart {
+    pub bytes: Bytes,
+    /// The size of the whole object.
+    pub size: u64,
+    pub etag: Option<String>,
+}
+
+impl From<Answer> for FetchedPart {
+    fn from(answer: Answer) -> Self {
+        Self {
+            bytes: answer.bytes,
+            size: answer.size,
+            etag: answer.etag,
+        }
+    }
+}
+
+impl RemoteDirectory {
+    /// Creates the directory at a place, without a request.
+    pub fn new(place: RemotePlace) -> Self {
+        Self {
+            place,
+            references: None,
+            documents: Mutex::default(),
+        }
+    }
+
+    /// Creates the directory that references describe.
+    pub fn of_references(place: RemotePlace, references: References) -> Self {
+        Self {
+            references: Some(references),
+            ..Self::new(place)
+        }
+    }
+
+    /// Returns where the bytes of an object are, without a request.
+    pub(crate) fn find(&self, key: &str) -> Found {
+        match &self.references {
+            Some(references) => references.find(key),
+            None => Found::At(self.place.join(key), Part::Whole),
+        }
+    }
+
+    /// Returns the URL, without secrets.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Returns the place of an object.
+    pub(crate) fn place(&self, key: &str) -> RemotePlace {
+        self.place.join(key)
+    }
+
+    /// Reads several documents of at most `most` bytes each at the same time; `None` for those that
+    /// do not exist. Documents are kept, so that no document is read twice.
+    ///
+    /// # Errors
+    /// Fails if the store refuses a request, or cannot be reached.
+    pub fn documents(&self, keys: &[String], most: u64) -> Result<Vec<Option<Bytes>>> {
+        let lock = || {
+            self.documents
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let missing: Vec<String> = {
+            let known = lock();
+            let missing = keys.iter().filter(|key| !known.contains_key(*key));
+            missing.cloned().collect()
+        };
+        if !missing.is_empty() {
+            let found: Vec<_> = missing.iter().map(|key| self.find(key)).collect();
+            let answers = runtime::wait(async move {
+                let gets = found.into_iter().map(|found| async move {
+                    match found {
+                        Found::Absent => Ok(None),
+                        Found::Inline(bytes) => Ok(Some(bytes)),
+                        Found::At(place, part) => {
+                            let fetched = fetch(place, part, None, most).await;
+                            Ok(fetched?.map(|fetched| fetched.bytes))
+                        }
+                    }
+                });
+                let gets = stream::iter(gets).buffered(DOCUMENTS_AT_A_TIME);
+                gets.collect::<Vec<Result<Option<Bytes>>>>().await
+            });
+            let answers = answers.map_err(Error::io(self.path(), "read"))?;
+            for (key, answer) in missing.into_iter().zip(answers) {
+                lock().insert(key, answer?);
+            }
+        }
+        let known = lock();
+        let found = keys.iter().map(|key| known.get(key).cloned().flatten());
+        Ok(found.collect())
+    }
+
+    /// Forgets the documents that have been read, once the directory is open.
+    pub(crate) fn forget_documents(&self) {
+        let mut documents = self
+            .documents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        documents.clear();
+    }
+
+    /// Returns the names of the directories right below the one with this key.
+    ///
+    /// # Errors
+    /// Fails if the store cannot list, as most HTTP servers.
+    pub fn directories(&self, key: &str) -> Result<Vec<String>> {
+        match &self.references {
+            Some(references) => Ok(references.directories(key)),
+            None => Ok(self.entries(key)?.directories),
+        }
+    }
+
+    /// Returns the names of the directories and of the objects right below the directory with this
+    /// key.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::directories`].
+    pub(crate) fn entries(&self, key: &str) -> Result<Entries> {
+        let place = self.place.join(key);
+        let listed = {
+            let place = place.clone();
+            runtime::wait(async move { place.store.entries(&place.location).await })
+        };
+        let listed = listed.map_err(Error::io(place.path(), "list"))?;
+        listed.map_err(|error| failed(place.path(), "list", Refusal::Store(error)))
+    }
+
+    /// Returns the size of the object at the place itself; 0 if there is no such object.
+    ///
+    /// # Errors
+    /// Fails if the store refuses the request, or cannot be reached.
+    pub(crate) fn size(&self) -> Result<u64> {
+        let place = self.place.clone();
+        let size = runtime::wait(async move { place.store.size(&place.location).await });
+        match size.map_err(Error::io(self.path(), "read the size"))? {
+            Err(StoreError::NotFound { .. }) => Ok(0),
+            size => {
+                size.map_err(|error| failed(self.path(), "read the size", Refusal::Store(error)))
+            }
+        }
+    }
+
+    /// Reads a part of an object and blocks until it is read; `None` if there is no such object.
+    ///
+    /// # Errors
+    /// Fails if the store refuses the request, or cannot be reached.
+    pub(crate) fn read(
+        &self,
+        key: &str,
+        part: Part,
+        etag: Option<&str>,
+        most: u64,
+    ) -> Result<Option<FetchedPart>> {
+        let found = match key {
+            "" => Found::At(self.place.clone(), Part::Whole),
+            key => self.find(key),
+        };
+        let (place, part) = match found {
+            Found::Absent => return Ok(None),
+            Found::Inline(bytes) => {
+                return Ok(Some(FetchedPart {
+                    bytes: part.of(&bytes),
+                    size: bytes.len() as u64,
+                    etag: None,
+                }));
+            }
+            Found::At(place, whole) => (place, part.within(whole)),
+        };
+        let path = place.path().to_path_buf();
+        let etag = etag.map(str::to_string);
+        let read = runtime::wait(fetch(place, part, etag, most));
+        read.map_err(Error::io(&path, "read"))?
+    }
+}
+
+/// A part of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// The range from the first offset up to the second.
+    Range(u64, u64),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl Part {
+    /// Returns this part of bytes that are in memory, as far as they have it.
+    pub(crate) fn of(self, whole: &Bytes) -> Bytes {
+        let size = whole.len() as u64;
+        let (start, end) = match self {
+            Self::Whole => (0, size),
+            Self::Range(start, end) => (start.min(size), end.min(size)),
+            Self::Last(length) => (size.saturating_sub(length), size),
+        };
+        whole.slice(start as usize..end.max(start) as usize)
+    }
+
+    /// Returns this part of another part.
+    pub(crate) fn within(self, whole: Self) -> Self {
+        match (whole, self) {
+            (Self::Range(start, end), Self::Range(from, to)) => {
+                let most = end.max(start);
+                Self::Range((start + from).min(most), (start + to).min(most))
+            }
+            (Self::Range(start, end), Self::Last(length)) => {
+                Self::Range(end.saturating_sub(length).max(start), end)
+            }
+            (whole, Self::Whole) => whole,
+            (_, part) => part,
+        }
+    }
+}
+
+/// The place of an object's bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Absent,
+    /// The bytes themselves.
+    Inline(Bytes),
+    /// An object, or a part of one.
+    At(RemotePlace, Part),
+}
+
+/// Fetches a part of an object; `None` if there is no such object. Must run on the thread of
+/// requests.
+///
+/// # Errors
+/// Fails if the store refuses the request, or cannot be reached.
+pub(crate) async fn fetch(
+    place: RemotePlace,
+    part: Part,
+    etag: Option<String>,
+    most: u64,
+) -> Result<Option<FetchedPart>> {
+    let range = match part {
+        Part::Whole => None,
+        Part::Range(start, end) => Some(GetRange::Bounded(start..end)),
+        Part::Last(length) => Some(GetRange::Suffix(length)),
+    };
+    let get = |range| {
+        place
+            .store
+            .get(&place.location, range, etag.as_deref(), most)
+    };
+    let mut answer = get(range).await;
+    // Azure has no ranges that count from the end.
+    if let (Part::Last(length), Err(Refusal::Store(StoreError::NotSupported { .. }))) =
+        (part, &answer)
+        && let Ok(size) = place.store.size(&place.location).await
+    {
+        answer = get(Some(GetRange::Bounded(size.saturating_sub(length)..size))).await;
+    }
+    match answer {
+        Ok(answer) => Ok(Some(answer.into())),
+        Err(Refusal::Store(StoreError::NotFound { .. })) => Ok(None),
+        Err(refusal) => Err(failed(place.path(), "read", refusal)),
+    }
+}

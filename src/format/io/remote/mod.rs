@@ -1,0 +1,32 @@
+//! Files and directories in object stores and on HTTP servers, read by ranges.
+//!
+//! ```text
+//! RemotePlace      a store, a path in it, and the URL that messages show
+//!      |
+//!      +--> RemoteObject      one object, pinned to its size and entity tag; caches its headers
+//!      +--> RemoteDirectory   the objects below a path: metadata documents and chunks
+//!      |
+//!      v
+//! RemoteStore      bounds the requests in flight, and counts them
+//!      |
+//!      v
+//! runtime          one thread that runs all requests, so that any thread can wait for them
+//! ```
+
+mod directory;
+mod failure;
+mod object;
+mod references;
+pub(crate) mod runtime;
+mod segments;
+mod store;
+mod upload;
+mod urls;
+
+pub use directory::RemoteDirectory;
+pub(crate) use directory::{Found, Part, fetch};
+pub use object::RemoteObject;
+pub use references::References;
+pub use store::{RemotePlace, RemoteStore};
+pub(crate) use upload::upload;
+pub use urls::{credentials, is_url, redacted, without_secrets};

@@ -1,0 +1,216 @@
+//! Finds the arrays of a hierarchy in an object store, with few requests.
+//!
+//! ```text
+//! zarr.json      an array, or a group with consolidated metadata: one round of requests
+//! .zmetadata     the consolidated metadata of version 2: the same round
+//! otherwise      .zarray and .zgroup, then the groups level by level, if the store lists directories
+//! ```
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::remote::RemoteDirectory;
+use crate::format::zarr::metadata::json;
+use crate::format::zarr::walk::{
+    Documents, MAX_ARRAYS, MAX_DEPTH, MAX_DIRECTORIES, Node, consolidated_arrays, is_path,
+};
+
+/// Advice for a hierarchy whose arrays cannot be found.
+const ADVICE: &str = "name one array by its path (store.zarr/t2m), or consolidate the metadata with Python: \
+                      zarr.consolidate_metadata";
+
+/// Finds the arrays of a hierarchy, sorted by path. Adds a warning for each that is left out.
+pub(in crate::format::zarr) fn find(
+    directory: &RemoteDirectory,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Node>> {
+    let mut walk = Walk {
+        directory,
+        nodes: Vec::new(),
+        directories: 0,
+        warnings,
+    };
+    let [version_3, consolidated] = walk.documents(["zarr.json", ".zmetadata"])?;
+    if let Some(bytes) = version_3 {
+        let value = walk.parse("zarr.json", &bytes)?;
+        match value.get("node_type").and_then(Value::as_str) {
+            Some("array") => walk.push(String::new(), Documents::V3(value))?,
+            Some("group") => match value.pointer("/consolidated_metadata/metadata") {
+                Some(Value::Object(arrays)) => walk.inline(arrays)?,
+                _ => walk.enter("", 0)?,
+            },
+            other => {
+                return Err(Error::malformed(
+                    ErrorLocation::file(&walk.path("zarr.json")),
+                    "node_type",
+                    format!("{other:?}"),
+                    "\"array\" or \"group\"",
+                ));
+            }
+        }
+    } else if let Some(bytes) = consolidated {
+        let path = walk.path(".zmetadata");
+        let value = walk.parse(".zmetadata", &bytes)?;
+        for (name, documents) in consolidated_arrays(&path, value, walk.warnings)? {
+            walk.push(name, documents)?;
+        }
+    } else {
+        let [array, group] = walk.documents([".zarray", ".zgroup"])?;
+        match (array, group) {
+            (Some(array), _) => {
+                let documents = walk.version_2("", &array)?;
+                walk.push(String::new(), documents)?;
+            }
+            (None, Some(_)) => walk.enter("", 0)?,
+            (None, None) => {
+                return Err(Error::malformed(
+                    ErrorLocation::file(directory.path()),
+                    "directory",
+                    "one without any of zarr.json, .zmetadata, .zarray and .zgroup",
+                    "a Zarr hierarchy",
+                ));
+            }
+        }
+    }
+    let mut nodes = walk.nodes;
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes)
+}
+
+struct Walk<'a> {
+    directory: &'a RemoteDirectory,
+    nodes: Vec<Node>,
+    directories: usize,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Walk<'_> {
+    fn path(&self, key: &str) -> PathBuf {
+        self.directory.place(key).path().to_path_buf()
+    }
+
+    fn parse(&self, key: &str, bytes: &[u8]) -> Result<Value> {
+        json::parse(&self.path(key), bytes)
+    }
+
+    fn documents<const N: usize>(&self, keys: [&str; N]) -> Result<[Option<Bytes>; N]> {
+        let keys = keys.map(str::to_string);
+        let mut found = self
+            .directory
+            .documents(&keys, json::MAX_BYTES)?
+            .into_iter();
+        Ok(std::array::from_fn(|_| found.next().flatten()))
+    }
+
+    /// Returns the documents of an array of version 2, whose attributes are still to be read.
+    fn version_2(&self, name: &str, array: &[u8]) -> Result<Documents> {
+        let [attributes] = self.documents([&join(name, ".zattrs")])?;
+        Ok(Documents::V2 {
+            array: self.parse(&join(name, ".zarray"), array)?,
+            attributes: match attributes {
+                Some(bytes) => self.parse(&join(name, ".zattrs"), &bytes)?,
+                None => Value::default(),
+            },
+        })
+    }
+
+    fn push(&mut self, name: String, documents: Documents) -> Result<()> {
+        if self.nodes.len() == MAX_ARRAYS {
+            return Err(self.too_many(MAX_ARRAYS, "arrays"));
+        }
+        self.nodes.push(Node {
+            folder: PathBuf::from(&name),
+            name,
+            documents,
+            sources: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Adds the arrays that the consolidated metadata of version 3 lists.
+    fn inline(&mut self, documents: &serde_json::Map<String, Value>) -> Result<()> {
+        for (name, document) in documents {
+            let name = name.trim_matches('/');
+            if document.get("node_type").and_then(Value::as_str) != Some("array") {
+                continue;
+            }
+            if !is_path(name) {
+                self.warnings.push(format!(
+                    "{name:?} is left out: its name is not a valid path"
+                ));
+                continue;
+            }
+            self.push(name.to_string(), Documents::V3(document.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Searches the directories in a group, which the store has to list.
+    fn enter(&mut self, group: &str, depth: usize) -> Result<()> {
+        if depth == MAX_DEPTH {
+            self.warnings.push(format!(
+                "group {group:?} is left out: nested more than {MAX_DEPTH} groups deep"
+            ));
+            return Ok(());
+        }
+        let names = self.directory.directories(group).map_err(|error| {
+            let message = format!("the arrays of this group are not known: {error}; {ADVICE}");
+            Error::invalid(self.directory.path(), message)
+        })?;
+        let names = names.into_iter().filter(|name| !name.starts_with('.'));
+        let names: Vec<String> = names.map(|name| join(group, &name)).collect();
+        self.directories += names.len();
+        if self.directories > MAX_DIRECTORIES {
+            return Err(self.too_many(MAX_DIRECTORIES, "directories"));
+        }
+        // One round of requests for all documents, then one for the attributes of version 2.
+        let keys = |document: &str| -> Vec<String> {
+            names.iter().map(|name| join(name, document)).collect()
+        };
+        let all = [keys("zarr.json"), keys(".zarray")].concat();
+        let found = self.directory.documents(&all, json::MAX_BYTES)?;
+        let (version_3, version_2) = found.split_at(names.len());
+        let of_arrays = names
+            .iter()
+            .zip(version_2)
+            .filter(|(_, array)| array.is_some());
+        let attributes: Vec<_> = of_arrays.map(|(name, _)| join(name, ".zattrs")).collect();
+        self.directory.documents(&attributes, json::MAX_BYTES)?;
+        for (number, name) in names.iter().enumerate() {
+            let documents = match (&version_3[number], &version_2[number]) {
+                (Some(bytes), _) => self.parse(&join(name, "zarr.json"), bytes).map(|value| {
+                    let kind = value.get("node_type").and_then(Value::as_str);
+                    (kind == Some("array")).then_some(Documents::V3(value))
+                }),
+                (None, Some(bytes)) => self.version_2(name, bytes).map(Some),
+                (None, None) => Ok(None),
+            };
+            match documents {
+                Ok(Some(documents)) => self.push(name.clone(), documents)?,
+                Ok(None) => self.enter(name, depth + 1)?,
+                Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn too_many(&self, most: usize, what: &str) -> Error {
+        Error::malformed(
+            ErrorLocation::file(self.directory.path()),
+            "hierarchy",
+            format!("one of more than {most} {what}"),
+            "fewer",
+        )
+    }
+}
+
+/// Returns the key of an entry of a directory.
+fn join(directory: &str, entry: &str) -> String {
+    match directory {
+        "" => entry.to_string(),
+        directory => format!("{directory}/{entry}"),
+    }
+}

@@ -1,0 +1,27 @@
+//! URLs in place of paths: the object stores of a session, and how they are created.
+//!
+//! ```text
+//! 's3://bucket/era5.zarr#t2m'
+//!      |
+//!      v
+//! RemoteStores    of the session: finds the store of a URL, keeps the secrets of URLs
+//!      |
+//!      v
+//! the RuntimeEnv's ObjectStoreRegistry      stores that the program has registered
+//!      |  (in sessions of the command: LazyStores)
+//!      v
+//! create          a store from the environment and OPTIONS, on first use
+//! ```
+
+mod aws;
+mod create;
+mod lazy;
+mod location;
+mod options;
+mod stores;
+
+pub use lazy::LazyStores;
+pub(crate) use location::locate;
+pub(crate) use options::{StoreOptions, register};
+pub use stores::RemoteStores;
+pub(crate) use stores::{admitted, shown};

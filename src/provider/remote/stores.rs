@@ -1,0 +1,226 @@
+//! The object stores of a session, and the secrets of the URLs that it opened.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
+use object_store::path::Path as ObjectPath;
+use url::{Position, Url};
+
+use crate::error::Error;
+use crate::format::io::remote::{
+    RemotePlace, RemoteStore, credentials, is_url, redacted, without_secrets,
+};
+use crate::format::remote_location_advice;
+use crate::provider::remote::create::{http_store, is_known};
+
+/// The object stores of a session, as an extension of its configuration.
+///
+/// Paths of the session that are URLs lead to these stores. A URL with a password or a signature is
+/// known by its text without them, so that no message shows them:
+///
+/// ```text
+/// https://user:secret@host/a.tet?sig=...   -->   https://host/a.tet
+/// ```
+pub struct RemoteStores {
+    registry: Arc<dyn ObjectStoreRegistry>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The stores in use, by their scheme and host. All queries of the session share the limit on
+    /// the requests to a store.
+    stores: HashMap<String, RemoteStore>,
+    /// The whole URL by its text without secrets.
+    secrets: HashMap<String, Url>,
+}
+
+impl fmt::Debug for RemoteStores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteStores").finish_non_exhaustive()
+    }
+}
+
+impl RemoteStores {
+    /// Creates the stores of a registry.
+    pub fn new(registry: Arc<dyn ObjectStoreRegistry>) -> Self {
+        Self {
+            registry,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Returns the stores of a session. A configuration that belongs to no session has none.
+    pub fn of(session: &SessionConfig) -> Arc<Self> {
+        static NONE: LazyLock<Arc<RemoteStores>> = LazyLock::new(|| {
+            let registry = DefaultObjectStoreRegistry::new();
+            Arc::new(RemoteStores::new(Arc::new(registry)))
+        });
+        let own = session.get_extension::<Self>();
+        own.unwrap_or_else(|| Arc::clone(&NONE))
+    }
+
+    /// Makes the configuration of a session refer to the stores of its runtime.
+    pub(crate) fn install(context: &SessionContext) {
+        let registry = Arc::clone(&context.runtime_env().object_store_registry);
+        let state = context.state_ref();
+        let mut state = state.write();
+        let config = state.config_mut();
+        let own = config.get_extension::<Self>();
+        if own.is_none_or(|own| !Arc::ptr_eq(&own.registry, &registry)) {
+            config.set_extension(Arc::new(Self::new(registry)));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the text by which the session knows a URL: without secrets, which are kept here. Any
+    /// other text is returned as it is.
+    ///
+    /// # Errors
+    /// Returns an error if the text begins like a URL, but is none.
+    pub fn admit(&self, text: &str) -> Result<String, Error> {
+        if !is_url(text) {
+            return Ok(text.to_string());
+        }
+        let url = parse(text)?;
+        if credentials(&url).is_none() && !has_signature(&url) {
+            return Ok(text.to_string());
+        }
+        let shown = redacted(&url);
+        self.state().secrets.insert(shown.clone(), url);
+        Ok(shown)
+    }
+
+    /// Returns the place that a path leads to, if the path is a URL.
+    ///
+    /// # Errors
+    /// Returns an error if the session has no store for the URL.
+    pub fn place(&self, path: &Path) -> Result<Option<RemotePlace>, Error> {
+        let Some(text) = path.to_str().filter(|text| is_url(text)) else {
+            return Ok(None);
+        };
+        let shown = self.admit(text)?;
+        let secret = self.state().secrets.get(&shown).cloned();
+        if let Some(url) = secret.filter(|url| matches!(url.scheme(), "http" | "https")) {
+            return self.secret_place(&url, &shown).map(Some);
+        }
+        let url = parse(&shown)?;
+        let refused = |error: &dyn fmt::Display| {
+            let text = without_secrets(&error.to_string());
+            let is_missing = text.contains("No suitable object store");
+            let advice = match (is_missing, is_known(&url), remote_location_advice(&shown)) {
+                (true, false, Some(advice)) => advice,
+                (true, ..) => "the session has no object store for this URL; register one with \
+                               SessionContext::register_object_store, or let the session create it with \
+                               LazyStores"
+                    .to_string(),
+                _ => text,
+            };
+            Error::invalid(Path::new(&shown), advice)
+        };
+        let store = self.registry.get_store(&url);
+        let store = store.map_err(|error| refused(&error.strip_backtrace()))?;
+        let key = url[..Position::BeforePath].to_string();
+        let location = ObjectPath::from_url_path(url.path()).map_err(|error| refused(&error))?;
+        let store = self.limited(key, store);
+        Ok(Some(RemotePlace::new(store, location, shown)))
+    }
+
+    /// Returns the place of a URL with secrets, which has a store of its own.
+    fn secret_place(&self, url: &Url, shown: &str) -> Result<RemotePlace, Error> {
+        let known = self.state().stores.get(url.as_str()).cloned();
+        let store = match known {
+            Some(store) => store,
+            None => {
+                let store = http_store(url);
+                let store = store.map_err(|error| {
+                    Error::invalid(Path::new(shown), without_secrets(&error.to_string()))
+                })?;
+                self.limited(url.to_string(), store)
+            }
+        };
+        Ok(RemotePlace::new(store, ObjectPath::default(), shown))
+    }
+
+    /// Returns the store with its limit of requests. A store that was registered anew replaces the
+    /// earlier one.
+    fn limited(&self, key: String, store: Arc<dyn ObjectStore>) -> RemoteStore {
+        let mut state = self.state();
+        let known = state.stores.get(&key);
+        if let Some(known) = known.filter(|known| Arc::ptr_eq(known.inner(), &store)) {
+            return known.clone();
+        }
+        let store = RemoteStore::new(store);
+        state.stores.insert(key, store.clone());
+        store
+    }
+}
+
+/// Returns `true` if a URL has a query, such as the signature of a URL that gives access for some
+/// time.
+fn has_signature(url: &Url) -> bool {
+    url.query().is_some_and(|query| !query.is_empty())
+}
+
+fn parse(text: &str) -> Result<Url, Error> {
+    Url::parse(text).map_err(|error| {
+        let shown = without_secrets(text);
+        Error::invalid(Path::new(&shown), format!("is not a valid URL: {error}"))
+    })
+}
+
+/// Returns the path by which a session knows a path or URL.
+///
+/// # Errors
+/// Returns an error if the path begins like a URL, but is none.
+pub(crate) fn admitted(path: &Path, session: &SessionConfig) -> Result<PathBuf, Error> {
+    match path.to_str().filter(|text| is_url(text)) {
+        Some(text) => Ok(RemoteStores::of(session).admit(text)?.into()),
+        None => Ok(path.to_path_buf()),
+    }
+}
+
+/// Returns a path or URL without secrets.
+pub(crate) fn shown(path: &Path) -> PathBuf {
+    match path.to_str().filter(|text| is_url(text)) {
+        Some(text) => match Url::parse(text) {
+            Ok(url) => redacted(&url).into(),
+            Err(_) => without_secrets(text).into(),
+        },
+        None => path.to_path_buf(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_kept_out_of_paths() {
+        let stores = RemoteStores::new(Arc::new(DefaultObjectStoreRegistry::new()));
+        for (given, expected) in [
+            ("a.tet", "a.tet"),
+            ("s3://bucket/a b.tet", "s3://bucket/a b.tet"),
+            ("https://u:p@host/a.tet?sig=1", "https://host/a.tet"),
+        ] {
+            assert_eq!(stores.admit(given).unwrap(), expected);
+        }
+        let place = stores
+            .place(Path::new("https://host/a.tet"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(place.path(), Path::new("https://host/a.tet"));
+        let error = stores.place(Path::new("https://other/a.tet")).unwrap_err();
+        assert!(error.to_string().contains("no object store"), "{error}");
+        let error = stores.admit("https://u:p@/").unwrap_err().to_string();
+        assert!(!error.contains("u:p"), "{error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The command with URLs as files.
+
+use std::process::{Command, Output};
+
+use tet_sql::format::tet::Compression;
+
+use crate::remote::write_grid;
+use crate::support::http::HttpServer;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(arguments)
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn urls_are_files() {
+    let folder = tempfile::tempdir().unwrap();
+    write_grid(&folder.path().join("a.tet"), 2, Compression::Raw);
+    let server = HttpServer::of(folder.path());
+    server.put("r.csv", "k\n1\n2\n");
+    let named = format!("w={}", server.url("a.tet"));
+    let rows = format!("rows={}", server.url("r.csv"));
+    let query = "SELECT (SELECT count(value) FROM t), (SELECT count(value) FROM w.t), (SELECT sum(k) FROM rows)";
+    let arguments = [
+        &server.url("a.tet"),
+        &named,
+        &rows,
+        "--format",
+        "csv",
+        "-c",
+        query,
+    ];
+    let output = run(&arguments);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stdout).lines().last(), Some("8192,8192,3"));
+    let output = run(&[
+        "-c",
+        &format!(".open {}", server.url("a.tet")),
+        "-c",
+        "SELECT count(*) FROM a.t",
+    ]);
+    assert!(text(&output.stdout).contains("8192"), "{output:?}");
+}
+
+#[test]
+fn plans_show_no_passwords() {
+    let folder = tempfile::tempdir().unwrap();
+    write_grid(&folder.path().join("a.tet"), 2, Compression::Raw);
+    let server = HttpServer::of(folder.path());
+    let url = format!(
+        "http://me:hunter2@{}/a.tet?sig=topsecret#t",
+        server.address()
+    );
+    let output = run(&[
+        "-c",
+        &format!("EXPLAIN VERBOSE SELECT sum(value) FROM '{url}'"),
+    ]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("/a.tet"), "{output:?}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("topsecret"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn errors_show_no_passwords() {
+    let server = HttpServer::start();
+    let url = format!(
+        "http://me:hunter2@{}/none.tet?sig=topsecret",
+        server.address()
+    );
+    for arguments in [
+        vec![url.as_str()],
+        vec!["-c", &format!("SELECT * FROM '{url}'")],
+        vec!["-c", &format!(".open {url}")],
+    ] {
+        let output = run(&arguments);
+        let message = text(&output.stderr);
+        assert!(message.contains("none.tet"), "{message}");
+        assert!(
+            !message.contains("hunter2") && !message.contains("topsecret"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Arrays in object stores and on HTTP servers.
+
+mod answers;
+mod command;
+mod copies;
+mod faults;
+#[cfg(feature = "zarr")]
+mod references;
+mod requests;
+mod stores;
+
+use std::path::Path;
+
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
+use tet_sql::{ArrayOptions, LazyStores, enable_arrays};
+
+use crate::cells;
+use crate::support::sql::write;
+
+/// Creates a session that creates object stores on first use.
+fn session() -> SessionContext {
+    with_partitions(1)
+}
+
+fn with_partitions(partitions: usize) -> SessionContext {
+    let config = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_information_schema(true);
+    let runtime = LazyStores::runtime().unwrap();
+    let ctx = SessionContext::new_with_config_rt(config, runtime);
+    enable_arrays(ctx, ArrayOptions::new())
+}
+
+/// The values of [`write_grid`]: far from compressible, so that chunks keep their size.
+fn value(index: usize) -> f32 {
+    (index as u32).wrapping_mul(2_654_435_761) as f32 / 1e6
+}
+
+/// Writes an array `t` of `times` x 64 x 64 cells, one chunk of 16 KiB per time.
+fn write_grid(path: &Path, times: usize, compression: Compression) {
+    let shape = [times as u64, 64, 64];
+    let cells = (0..times * 64 * 64).map(value);
+    let spec = DatasetSpec::new("t", Dtype::F32, &shape, &[1, 64, 64])
+        .with_dim_names(["time", "y", "x"])
+        .with_compression(compression);
+    write(path, &[(spec, cells!(cells))]);
+}
