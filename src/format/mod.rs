@@ -5,6 +5,8 @@ pub mod array;
 #[cfg(any(feature = "tatami", feature = "tiledb"))]
 mod fault;
 mod foreign;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
 pub mod io;
 pub mod npy;
 #[cfg(feature = "tatami")]

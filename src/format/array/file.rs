@@ -85,9 +85,9 @@ pub trait ArrayFile: Debug + Send + Sync {
         MemoryBudget::default()
     }
 
-    /// Returns `true` if the file stores arrays in chunks, `false` if its chunk grid only divides
+    /// Returns `true` if the file stores a dataset in chunks, `false` if its chunk grid only divides
     /// reads.
-    fn has_chunks(&self) -> bool {
+    fn has_chunks(&self, _dataset: &Dataset) -> bool {
         true
     }
 
