@@ -8,6 +8,8 @@ mod foreign;
 #[cfg(feature = "hdf5")]
 pub mod hdf5;
 pub mod io;
+#[cfg(feature = "hdf5")]
+pub mod netcdf;
 pub mod npy;
 #[cfg(feature = "tatami")]
 pub mod tatami;
