@@ -158,9 +158,9 @@ def cf():
             days = [31 * month + 366 * (year - 2000) for month in range(months)]
             add(dataset, "time", "i4", ("time",), days, units="days since 2000-01-01", calendar="standard", bounds="time_bnds")
             add(dataset, "time_bnds", "f8", ("time", "bnds"), [[day, day + 31] for day in days])
-            packed = numpy.arange(months * 12).reshape(months, 4, 3) * 37 % 1000 - 500
+            packed = numpy.arange(months * 12).reshape(months, 4, 3) * 37 % 1000 - 2500 + year
             packed[1, 2, :] = -32767
-            add(dataset, "t2m", "i2", ("time", "lat", "lon"), packed + year - 2000, units="K", scale_factor=0.01, add_offset=273.15,
+            add(dataset, "t2m", "i2", ("time", "lat", "lon"), packed, units="K", scale_factor=0.01, add_offset=273.15,
                 _FillValue=numpy.int16(-32767))
             add(dataset, "rain", "f4", ("time", "lat", "lon"), values("f4", (months, 4, 3), year)[:], units="mm")
             add(dataset, "mask", "i1", ("lat", "lon"), numpy.arange(12).reshape(4, 3) % 2)
