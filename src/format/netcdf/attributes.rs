@@ -70,12 +70,12 @@ pub(super) fn of_file(
 
 /// Returns the attributes of a variable as text.
 ///
-/// A variable without the attribute `_FillValue` gets the default fill value of its type, as when
-/// the NetCDF library reads it. The attribute `_Unsigned` is left out once it has been applied.
+/// `default_fill` is the fill value of a variable without the attribute `_FillValue`, unless the
+/// attribute `_Unsigned` is applied. That attribute is then left out.
 pub(super) fn of_variable(
     attributes: &[Attribute],
-    nc_type: NcType,
     element: Element,
+    default_fill: Option<&str>,
     leave_out: &mut dyn FnMut(String),
 ) -> BTreeMap<String, String> {
     let is_unsigned = unsigned(attributes).is_some();
@@ -93,7 +93,7 @@ pub(super) fn of_variable(
     });
     let [fill, ..] = FILL_ATTRIBUTES;
     let has_fill = attributes.iter().any(|attribute| attribute.name == fill);
-    if let Some(default) = nc_type.default_fill()
+    if let Some(default) = default_fill
         && !has_fill
         && !is_unsigned
     {
@@ -258,7 +258,7 @@ mod tests {
         let element = Element::of(nc_type, unsigned(attributes), 4);
         let mut left_out = Vec::new();
         let mut leave_out = |what| left_out.push(what);
-        let texts = of_variable(attributes, nc_type, element, &mut leave_out);
+        let texts = of_variable(attributes, element, nc_type.default_fill(), &mut leave_out);
         assert_eq!(left_out, [] as [String; 0]);
         texts.into_iter().collect()
     }

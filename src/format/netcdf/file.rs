@@ -16,7 +16,7 @@ use crate::format::netcdf::cells::{self, Swapped};
 use crate::format::netcdf::element::{Element, NcType};
 use crate::format::netcdf::header::{Header, Variable};
 use crate::format::netcdf::layout::{Place, Records, Runs};
-use crate::format::netcdf::text::{Codes, Exceeded, NewCodes};
+use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};
 
 /// An open classic NetCDF file, whose variables are datasets.
 ///
@@ -93,6 +93,51 @@ struct Contents<'a> {
     holds_characters: Vec<bool>,
 }
 
+/// A field that breaks a rule, the value found, and the values expected.
+type Broken = (&'static str, String, String);
+
+impl Contents<'_> {
+    /// Returns `true` if a variable has a slab in each record.
+    fn has_records(&self, variable: &Variable) -> bool {
+        let first = variable.dimensions.first();
+        first.is_some_and(|first| self.header.dimensions[*first].length == 0)
+    }
+
+    /// Returns the shape of a variable as a dataset, the names of its dimensions, and the number of
+    /// characters of its strings.
+    fn shape(&self, variable: &Variable) -> Result<(Vec<u64>, Vec<String>, u64), Broken> {
+        let rank = variable.dimensions.len();
+        if rank > MAX_DIMENSIONS {
+            let expected = format!("at most {MAX_DIMENSIONS} dimensions");
+            return Err(("dimids", format!("a list of {rank}"), expected));
+        }
+        let (mut shape, mut names) = (Vec::new(), Vec::new());
+        for (axis, number) in variable.dimensions.iter().enumerate() {
+            let dimension = &self.header.dimensions[*number];
+            let length = match (axis, dimension.length) {
+                (0, 0) => self.records.count,
+                (_, 0) => {
+                    let found = format!("the record dimension at index {axis}");
+                    let expected = "the record dimension only at index 0".to_string();
+                    return Err(("dimids", found, expected));
+                }
+                (_, length) => length,
+            };
+            shape.push(length);
+            names.push(dimension.name.clone());
+        }
+        let mut width = 1;
+        if let Some(last) = variable.dimensions.last()
+            && variable.nc_type == NcType::Char
+            && self.holds_characters[*last]
+        {
+            names.pop();
+            width = shape.pop().unwrap_or(1);
+        }
+        Ok((shape, names, width))
+    }
+}
+
 impl NetcdfFile {
     /// Opens a file, and reads its header and its strings.
     ///
@@ -131,9 +176,10 @@ impl NetcdfFile {
             header: &header,
             records,
         };
+        let mut budget = Budget::default();
         let mut end = 0;
         for variable in &header.variables {
-            match file.push(&contents, variable) {
+            match file.push(&contents, variable, &mut budget) {
                 Ok(end_of_variable) => end = end_of_variable.max(end),
                 Err(error) => {
                     let warning = format!("{error}; the variable is left out");
@@ -153,47 +199,25 @@ impl NetcdfFile {
     }
 
     /// Adds a variable. Returns the end of its last cell in the file.
-    fn push(&mut self, contents: &Contents<'_>, variable: &Variable) -> Result<u64> {
-        let malformed = |field, found: String, expected: String| {
+    fn push(
+        &mut self,
+        contents: &Contents<'_>,
+        variable: &Variable,
+        budget: &mut Budget,
+    ) -> Result<u64> {
+        let malformed = |(field, found, expected): Broken| {
             let place = ErrorLocation::dataset(&self.path, &variable.name);
-            Err(Error::malformed(place, field, found, expected))
+            Error::malformed(place, field, found, expected)
         };
-        let rank = variable.dimensions.len();
-        if rank > MAX_DIMENSIONS {
-            let expected = format!("at most {MAX_DIMENSIONS} dimensions");
-            return malformed("dimids", format!("a list of {rank}"), expected);
-        }
-        let dimensions = variable
-            .dimensions
-            .iter()
-            .map(|at| &contents.header.dimensions[*at]);
-        let dimensions: Vec<_> = dimensions.collect();
-        if let Some(axis) = dimensions.iter().skip(1).position(|one| one.length == 0) {
-            let found = format!("the record dimension at index {}", axis + 1);
-            let expected = "the record dimension only at index 0".to_string();
-            return malformed("dimids", found, expected);
-        }
-        let is_record = dimensions.first().is_some_and(|first| first.length == 0);
-        let mut shape: Vec<_> = dimensions.iter().map(|one| one.length).collect();
-        if is_record {
-            shape[0] = contents.records.count;
-        }
-        let mut width = 1;
-        if variable.nc_type == NcType::Char
-            && variable
-                .dimensions
-                .last()
-                .is_some_and(|last| contents.holds_characters[*last])
-        {
-            width = shape.pop().unwrap_or(1);
-        }
-        let names = dimensions[..shape.len()].iter().map(|one| one.name.clone());
+        let (shape, names, width) = contents.shape(variable).map_err(malformed)?;
         let is_unsigned = attributes::unsigned(&variable.attributes);
         let element = Element::of(variable.nc_type, is_unsigned, width);
         let place = Place {
             begin: variable.begin,
             cell: element.stored_size(),
-            record: is_record.then_some(contents.records.size),
+            record: contents
+                .has_records(variable)
+                .then_some(contents.records.size),
         };
         let dtype = element.dtype();
         let chunk_shape = place.chunk_shape(&shape, dtype.size());
@@ -203,31 +227,33 @@ impl NetcdfFile {
         let runs = all_cells(&dataset, place);
         let Some((runs, end)) = runs.and_then(|runs| Some((runs, runs.end()?))) else {
             let found = format!("{} for cells of shape {shape:?}", variable.begin);
-            return malformed("begin", found, "an end below 2^64 bytes".to_string());
+            let expected = "an end below 2^64 bytes".to_string();
+            return Err(malformed(("begin", found, expected)));
         };
         let has_cells = !shape.contains(&0);
         if has_cells && variable.begin < contents.header.length {
             let expected = format!("at least {}, the end of the header", contents.header.length);
-            return malformed("begin", variable.begin.to_string(), expected);
+            return Err(malformed(("begin", variable.begin.to_string(), expected)));
         }
+        // The NetCDF library has written this value to cells that were never written. Coordinates
+        // have no such cells.
+        let is_coordinate = matches!(names.as_slice(), [only] if *only == variable.name);
+        let default_fill = variable.nc_type.default_fill();
+        let default_fill = default_fill.filter(|_| !is_coordinate);
         let mut warnings = Vec::new();
-        let attrs = attributes::of_variable(
-            &variable.attributes,
-            variable.nc_type,
-            element,
-            &mut |what| {
+        let attrs =
+            attributes::of_variable(&variable.attributes, element, default_fill, &mut |what| {
                 let place = ErrorLocation::dataset(&self.path, &variable.name);
                 warnings.push(format!("{place}: {what}"));
-            },
-        );
+            });
         let mut metadata = DatasetMetadata {
             attrs,
-            dim_names: names.collect(),
+            dim_names: names,
             ..DatasetMetadata::default()
         };
         let mut codes = None;
         if let Element::Text(width) = element {
-            let (of_variable, attributes) = self.read_texts(variable, width, runs)?;
+            let (of_variable, attributes) = self.read_texts(variable, width, runs, budget)?;
             metadata.attrs.extend(attributes);
             codes = Some(of_variable);
         }
@@ -249,6 +275,7 @@ impl NetcdfFile {
         variable: &Variable,
         width: u64,
         runs: Runs,
+        budget: &mut Budget,
     ) -> Result<(Codes, Vec<(String, String)>)> {
         let malformed = |exceeded: Exceeded| {
             let place = ErrorLocation::dataset(&self.path, &variable.name);
@@ -259,7 +286,7 @@ impl NetcdfFile {
         let mut codes = NewCodes::new(width, encoding).map_err(malformed)?;
         let runs = runs.within(self.storage.length(), width);
         let bytes = runs.length.saturating_mul(runs.count);
-        if codes.must_read(bytes).map_err(malformed)? {
+        if codes.must_read(bytes, budget).map_err(malformed)? {
             cells::visit(&self.storage, runs, width, &mut Vec::new(), |stored| {
                 let mut texts = stored.chunks_exact(width as usize);
                 texts

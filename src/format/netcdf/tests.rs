@@ -398,3 +398,36 @@ fn claims_of_a_header_cost_nothing() {
     let error = refused(&file(&dimensions, variables.collect()).bytes());
     assert!(error.contains("makes 1049000 bytes in all"), "{error}");
 }
+
+/// Variables of a short file can all claim the same strings.
+#[test]
+fn strings_are_read_within_a_budget_for_the_file() {
+    let length = 1 << 20;
+    let dimensions = [("x", length)];
+    let names: Vec<_> = (0..300).map(|number| format!("v{number}")).collect();
+    // The variables without cells start where the last variable does.
+    let mut variables = vec![variable("x", &[0], NcType::Byte, &[])];
+    variables.extend(
+        names
+            .iter()
+            .map(|name| variable(name, &[0], NcType::Char, &[])),
+    );
+    variables.push(variable(
+        "cells",
+        &[0],
+        NcType::Byte,
+        &vec![b'a'; length as usize],
+    ));
+    let (_folder, path) = file(&dimensions, variables).write();
+    let file = open(&path);
+    assert_eq!(file.datasets().len(), 1 + 32 + 256 + 1);
+    let categories = |name| {
+        let metadata = file.metadata(file.dataset(name).unwrap()).unwrap();
+        let categories = Categories::of(&metadata.attrs).unwrap().unwrap();
+        categories.len()
+    };
+    assert_eq!([categories("v31"), categories("v32")], [1, 256]);
+    let warning = &file.warnings()[0];
+    let expected = "size of strings is 1048576, expected at most 0; the variable is left out";
+    assert!(warning.ends_with(expected), "{warning}");
+}

@@ -10,8 +10,10 @@ use crate::format::netcdf::attributes::{Encoding, without_padding};
 const MAX_TEXT: usize = 1024;
 /// Maximum number of distinct strings of a variable, which are kept in memory.
 const MAX_TEXTS: usize = 65_536;
-/// Maximum number of bytes of a variable's strings, which are read when the file is opened.
+/// Maximum number of bytes of strings in a file, which are read when the file is opened.
 const MAX_BYTES: u64 = 32 << 20;
+/// Maximum number of variables in a file of which every possible character gets a code.
+const MAX_WHOLE: u32 = 256;
 /// The code for null. No string has it, since strings are never null.
 const MISSING: i64 = -1;
 
@@ -19,9 +21,25 @@ const MISSING: i64 = -1;
 #[derive(Debug)]
 pub(super) enum Codes {
     /// The code of each byte, for single characters.
-    Characters(Box<[i64; 256]>),
+    Characters(Box<[i16; 256]>),
     /// The code of each string as stored, without padding.
     Texts(HashMap<Vec<u8>, i64>),
+}
+
+/// What is left of the limits on the strings of a file. The variables of a short file can all claim the
+/// same bytes.
+pub(super) struct Budget {
+    bytes: u64,
+    whole: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_BYTES,
+            whole: MAX_WHOLE,
+        }
+    }
 }
 
 /// A limit that the strings of a variable exceed.
@@ -62,7 +80,7 @@ impl NewCodes {
             });
         }
         let codes = match width {
-            1 => Codes::Characters(Box::new([MISSING; 256])),
+            1 => Codes::Characters(Box::new([MISSING as i16; 256])),
             _ => Codes::Texts(HashMap::new()),
         };
         Ok(Self {
@@ -90,7 +108,8 @@ impl NewCodes {
         match &mut self.codes {
             Codes::Characters(codes) => {
                 if let [byte] = stored {
-                    codes[usize::from(*byte)] = code;
+                    // There are at most 256 characters.
+                    codes[usize::from(*byte)] = code as i16;
                 }
             }
             Codes::Texts(codes) if codes.len() == MAX_TEXTS => {
@@ -109,19 +128,21 @@ impl NewCodes {
     ///
     /// # Errors
     /// Fails if the strings are too many to be read when the file is opened.
-    pub fn must_read(&mut self, bytes: u64) -> Result<bool, Exceeded> {
-        match &self.codes {
-            _ if bytes <= MAX_BYTES => Ok(true),
-            Codes::Characters(_) => {
-                (0..=u8::MAX).try_for_each(|byte| self.add(&[byte]))?;
-                Ok(false)
-            }
-            Codes::Texts(_) => Err(Exceeded {
-                field: "size of strings",
-                found: bytes,
-                most: MAX_BYTES,
-            }),
+    pub fn must_read(&mut self, bytes: u64, budget: &mut Budget) -> Result<bool, Exceeded> {
+        if let Some(left) = budget.bytes.checked_sub(bytes) {
+            budget.bytes = left;
+            return Ok(true);
         }
+        if matches!(self.codes, Codes::Characters(_)) && budget.whole > 0 {
+            budget.whole -= 1;
+            (0..=u8::MAX).try_for_each(|byte| self.add(&[byte]))?;
+            return Ok(false);
+        }
+        Err(Exceeded {
+            field: "size of strings",
+            found: bytes,
+            most: budget.bytes,
+        })
     }
 
     /// Returns the codes, and the attributes that hold the string of each.
@@ -136,7 +157,7 @@ impl Codes {
     fn of(&self, stored: &[u8]) -> Option<i64> {
         match (self, stored) {
             (Self::Characters(codes), [byte]) => {
-                Some(codes[usize::from(*byte)]).filter(|code| *code != MISSING)
+                Some(codes[usize::from(*byte)].into()).filter(|code| *code != MISSING)
             }
             (Self::Characters(_), _) => None,
             (Self::Texts(codes), stored) => codes.get(without_padding(stored)).copied(),
@@ -205,8 +226,9 @@ mod tests {
     #[test]
     fn single_characters_have_a_code_per_byte() {
         let mut codes = new_codes(1, Encoding::Utf8);
-        assert!(codes.must_read(MAX_BYTES).ok().unwrap());
-        assert!(!codes.must_read(MAX_BYTES + 1).ok().unwrap());
+        let budget = &mut Budget::default();
+        assert!(codes.must_read(MAX_BYTES, budget).ok().unwrap());
+        assert!(!codes.must_read(1, budget).ok().unwrap());
         let (codes, attributes) = codes.finish();
         let categories = categories(attributes);
         let text = |byte| categories.text(codes.of(&[byte]).unwrap()).unwrap();
@@ -224,6 +246,8 @@ mod tests {
         }
         assert!(codes.add(b"another").is_err());
         assert!(codes.add(&[0; 8]).is_ok());
-        assert!(codes.must_read(MAX_BYTES + 1).is_err());
+        let budget = &mut Budget::default();
+        assert!(codes.must_read(MAX_BYTES + 1, budget).is_err());
+        assert!(codes.must_read(MAX_BYTES, budget).is_ok());
     }
 }
