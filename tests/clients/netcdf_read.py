@@ -33,6 +33,9 @@ UNITS = {"days": 86_400, "hours": 3600, "seconds": 1}
 EPOCH = datetime.datetime(1970, 1, 1)
 # The number of characters of a string.
 WIDTH = 14
+# The filters that this build of the NetCDF library has.
+COMPRESSIONS = ["zlib", "zlib"]
+COMPRESSIONS += ["zstd"] if netCDF4.__has_zstandard_support__ else []
 
 
 class Case:
@@ -94,10 +97,11 @@ class Case:
         if not self.is_hdf5:
             return {}
         options = {}
-        if has_order and choose.random() < 0.5:
-            options["endian"] = choose.choice(["little", "big"])
+        # netCDF4-python does not mask a scalar in the other byte order.
         if not dimensions:
             return options
+        if has_order and choose.random() < 0.5:
+            options["endian"] = choose.choice(["little", "big"])
         is_chunked = any(name in self.unlimited for name in dimensions) or choose.random() < 0.6
         if is_chunked and choose.random() < 0.8:
             options["chunksizes"] = [choose.randint(1, max(self.lengths[name], 1)) for name in dimensions]
@@ -106,8 +110,8 @@ class Case:
         if is_chunked:
             options["shuffle"] = choose.random() < 0.5
             options["fletcher32"] = choose.random() < 0.3
-            if choose.random() < 0.6:
-                options["compression"], options["complevel"] = "zlib", choose.randint(1, 9)
+            if choose.random() < 0.7:
+                options["compression"], options["complevel"] = choose.choice(COMPRESSIONS), choose.randint(1, 9)
         return options
 
     def write_variable(self, place, name):
