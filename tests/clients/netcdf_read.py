@@ -291,7 +291,7 @@ def coordinates(dataset, name, extent):
         unit, _, since = variable.units.partition(" since ")
         start = datetime.datetime.fromisoformat(since) - EPOCH
         return [(int(value) * UNITS[unit] + round(start.total_seconds())) * 1_000_000 for value in values]
-    if values.dtype == "f4":
+    if values.dtype.str[1:] == "f4":
         # The shortest decimal, as the coordinate is written.
         return [float(str(value)) for value in values]
     return values.tolist()

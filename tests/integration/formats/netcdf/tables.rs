@@ -30,7 +30,7 @@ async fn files_whose_time_continues_are_one_table() {
     );
     // The shortest decimal of a coordinate of 32 bits is what the file's author wrote.
     let sql = "SELECT lon, round(value, 2) FROM t2m WHERE time = '2000-02-01' AND lat = 33.3 ORDER BY lon";
-    assert_eq!(rows(&ctx, sql).await, ["0 NULL", "120 NULL", "240 NULL"]);
+    assert_eq!(rows(&ctx, sql).await, ["0.0 NULL", "120.0 NULL", "240.0 NULL"]);
     let ran = run(&ctx, "SELECT value FROM t2m WHERE time >= '2001-01-01'").await;
     assert_eq!((ran.rows.len(), ran.reads()), (72, 1));
 }
@@ -40,8 +40,8 @@ async fn variables_on_the_same_dimensions_form_a_wide_table() {
     let ctx = open(&path("cf_2000.nc"), ArrayOptions::new()).await;
     let sql = "SELECT time, lat, lon, round(t2m, 2), round(rain, 2) FROM time_lat_lon WHERE lat > 60 AND lon = 0 LIMIT 2";
     let expected = [
-        "2000-01-01T00:00:00 60.7 0 271.48 2732.33",
-        "2000-02-01T00:00:00 60.7 0 275.92 2748.77",
+        "2000-01-01T00:00:00 60.7 0.0 271.48 2732.33",
+        "2000-02-01T00:00:00 60.7 0.0 275.92 2748.77",
     ];
     assert_eq!(rows(&ctx, sql).await, expected);
     let sql =
