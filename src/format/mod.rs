@@ -5,7 +5,11 @@ pub mod array;
 #[cfg(any(feature = "tatami", feature = "tiledb"))]
 mod fault;
 mod foreign;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
 pub mod io;
+#[cfg(feature = "hdf5")]
+pub mod netcdf;
 pub mod npy;
 #[cfg(feature = "tatami")]
 pub mod tatami;

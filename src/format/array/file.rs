@@ -1,5 +1,6 @@
 //! Open array files of any format.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +38,11 @@ pub trait ArrayFile: Debug + Send + Sync {
 
     /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
+
+    /// Returns the attributes of the file itself, or `None` if the format has no such attributes.
+    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
+        None
+    }
 
     /// Returns the warnings raised while opening the file.
     fn warnings(&self) -> &[String];
@@ -81,9 +87,9 @@ pub trait ArrayFile: Debug + Send + Sync {
         MemoryBudget::default()
     }
 
-    /// Returns `true` if the file stores arrays in chunks, `false` if its chunk grid only divides
+    /// Returns `true` if the file stores a dataset in chunks, `false` if its chunk grid only divides
     /// reads.
-    fn has_chunks(&self) -> bool {
+    fn has_chunks(&self, _dataset: &Dataset) -> bool {
         true
     }
 

@@ -18,15 +18,17 @@ pub(crate) mod statistics;
 mod walk;
 mod writing;
 
-#[cfg(feature = "zarr")]
-pub(crate) use boxes::BoxCopy;
 #[cfg(feature = "cli")]
 pub(crate) use boxes::copy_chunk;
+#[cfg(feature = "zarr")]
+pub(crate) use boxes::repeated;
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
+pub(crate) use boxes::{BoxCopy, crop, fill};
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
 pub use decoding::DecodeContext;
-#[cfg(feature = "zarr")]
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};

@@ -332,7 +332,7 @@ impl ArrayFile for NpyFile {
         &self.warnings
     }
 
-    fn has_chunks(&self) -> bool {
+    fn has_chunks(&self, _dataset: &Dataset) -> bool {
         false
     }
 

@@ -9,7 +9,7 @@ mod writer;
 
 use crate::format::array::Limits;
 pub use file::NpyFile;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "hdf5"))]
 pub(crate) use layout::contiguous_chunk;
 pub use writer::NpyWriter;
 

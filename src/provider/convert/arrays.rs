@@ -273,7 +273,7 @@ impl ConversionPlan<'_> {
                 .map(|(chunk, extent)| *chunk.min(extent).max(&1))
                 .collect();
         }
-        match self.file.has_chunks() {
+        match self.file.has_chunks(dataset) {
             true => dataset.chunk_shape().to_vec(),
             // An axis of length zero would give a chunk extent of zero, which is invalid.
             false => chunk_shape(shape, cell_bytes)

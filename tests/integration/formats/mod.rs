@@ -3,7 +3,11 @@
 pub mod corpus;
 pub mod decoding;
 pub mod edge;
+#[cfg(feature = "hdf5")]
+mod hdf5;
 pub mod interop;
+#[cfg(feature = "hdf5")]
+mod netcdf;
 pub mod numpy;
 pub mod packages;
 pub mod reference;

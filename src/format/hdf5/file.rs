@@ -1,0 +1,219 @@
+//! An open HDF5 file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::{
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+};
+use crate::format::hdf5::MAX_CHUNK_BYTES;
+use crate::format::hdf5::array::{Hdf5Array, Opened};
+use crate::format::hdf5::open;
+use crate::format::hdf5::source::Source;
+use crate::format::io::identity::FileIdentity;
+use crate::format::io::storage::{Access, Storage};
+
+/// An open HDF5 file, whose datasets are named by their paths: `group/name`.
+///
+/// | HDF5 type | Dataset type |
+/// | --- | --- |
+/// | integers of 8, 16, 32 and 64 bits, in either byte order | the same type; `i16` for signed bytes |
+/// | integers in some of the bits of an element | the next larger type |
+/// | IEEE 754 floats of 16, 32 and 64 bits, in either byte order | the same type |
+/// | booleans of h5py | `u8` |
+/// | enumerations | the integers, with the attributes `flag_values` and `flag_meanings` |
+/// | strings of fixed and variable length | `i64` codes with [categories](crate::format::array::Categories) |
+///
+/// Datasets of other types, such as compounds and references, are left out with a warning. The same goes
+/// for datasets with filters that are not supported, and datasets whose elements are in other files.
+///
+/// Opening reads the headers of all groups and datasets, and the elements of string arrays. The chunk
+/// index of a dataset is read on first use. Cells are used in place if they are little-endian, and
+/// neither filtered nor clipped. All other chunks are decoded.
+///
+/// # Examples
+/// ```no_run
+/// use tet_sql::Access;
+/// use tet_sql::format::array::ArrayFile;
+/// use tet_sql::format::hdf5::Hdf5File;
+///
+/// let file = Hdf5File::open("air.nc", Access::Mmap)?;
+/// for dataset in file.datasets() {
+///     println!("{} {:?}", dataset.name(), dataset.shape());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Hdf5File {
+    path: PathBuf,
+    storage: Arc<Storage>,
+    source: Source,
+    access: Access,
+    datasets: Vec<Dataset>,
+    arrays: Vec<Hdf5Array>,
+    /// The index of the first dataset of each name.
+    by_name: HashMap<String, usize>,
+    attributes: BTreeMap<String, String>,
+    warnings: Vec<String>,
+}
+
+impl Hdf5File {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is not HDF5, or has a root group that cannot be read. Other groups
+    /// and datasets that cannot be read are left out with a warning.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
+        let path = path.as_ref();
+        let storage = Arc::new(Storage::open(path)?);
+        let source = Source::open(&storage, access)?;
+        let contents = open::open(&Opened {
+            path,
+            source: &source,
+            storage: &storage,
+        })?;
+        let mut by_name = HashMap::new();
+        for (number, dataset) in contents.datasets.iter().enumerate() {
+            by_name.entry(dataset.name().to_string()).or_insert(number);
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            storage,
+            source,
+            access,
+            datasets: contents.datasets,
+            arrays: contents.arrays,
+            by_name,
+            attributes: contents.attributes,
+            warnings: contents.warnings,
+        })
+    }
+
+    fn opened(&self) -> Opened<'_> {
+        Opened {
+            path: &self.path,
+            source: &self.source,
+            storage: &self.storage,
+        }
+    }
+
+    fn array(&self, dataset: &Dataset) -> Result<&Hdf5Array> {
+        let number = usize::try_from(dataset.id()).ok();
+        let array = number.and_then(|number| self.arrays.get(number));
+        array.ok_or_else(|| self.no_such_dataset(dataset.name()))
+    }
+
+    /// Checks that a dataset has a chunk, and that the chunk is not too large.
+    fn check_chunk(&self, dataset: &Dataset, chunk: &[u64]) -> Result<()> {
+        if chunk.len() != dataset.shape().len() || dataset.chunk_ordinal(chunk).is_none() {
+            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name());
+            return Err(Error::invalid(&self.path, message));
+        }
+        let dtype = dataset.check(&self.path)?;
+        if dataset.chunk_bytes(dtype, chunk) > MAX_CHUNK_BYTES {
+            return Err(Error::malformed(
+                ErrorLocation::chunk(&self.path, dataset.name(), chunk),
+                "chunk shape",
+                format!("{:?} cells of type {dtype}", dataset.chunk_shape()),
+                format!("at most {MAX_CHUNK_BYTES} bytes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ArrayFile for Hdf5File {
+    fn format(&self) -> &'static str {
+        "hdf5"
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn datasets(&self) -> &[Dataset] {
+        &self.datasets
+    }
+
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.by_name.get(name).map(|number| &self.datasets[*number])
+    }
+
+    fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        self.array(dataset).ok().map(|array| &array.metadata)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
+        Some(&self.attributes)
+    }
+
+    fn attributes_describe_cells(&self) -> bool {
+        true
+    }
+
+    fn layout_version(&self) -> Option<u32> {
+        Some(self.source.version.into())
+    }
+
+    fn has_chunks(&self, dataset: &Dataset) -> bool {
+        self.array(dataset).is_ok_and(Hdf5Array::has_chunks)
+    }
+
+    fn identity(&self, _dataset: &Dataset) -> Result<FileIdentity> {
+        self.storage.identity()
+    }
+
+    fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
+        self.check_chunk(dataset, chunk)?;
+        let array = self.array(dataset)?;
+        if array.element.kind.is_text() {
+            let bytes = dataset.chunk_cells(chunk) * size_of::<i64>() as u64;
+            return Ok(StoredChunk {
+                raw_bytes: bytes,
+                stored_bytes: bytes,
+                payload: Payload::Encoded("hdf5"),
+            });
+        }
+        array.chunk(&self.opened(), dataset, chunk)
+    }
+
+    fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
+        Ok(self.array(dataset)?.is_compressed())
+    }
+
+    fn storage(&self, _dataset: &Dataset) -> Result<Arc<Storage>> {
+        Ok(Arc::clone(&self.storage))
+    }
+
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
+        self.check_chunk(dataset, chunk)?;
+        let array = self.array(dataset)?;
+        if !array.element.kind.is_text() {
+            return array.decode(&self.opened(), dataset, chunk, context);
+        }
+        // A chunk of strings divides only the slowest axes, so its codes follow one another.
+        let axes = chunk
+            .iter()
+            .zip(dataset.shape().iter().zip(dataset.chunk_shape()));
+        let start = axes.fold(0, |start, (index, (extent, size))| {
+            start * extent + index * size
+        });
+        let count = dataset.chunk_cells(chunk);
+        let codes = &array.codes[start as usize..(start + count) as usize];
+        context.cells.clear();
+        context
+            .cells
+            .extend(codes.iter().flat_map(|code| code.to_le_bytes()));
+        Ok(())
+    }
+}

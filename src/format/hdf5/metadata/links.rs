@@ -1,0 +1,223 @@
+//! The members of a group, in all forms in which groups store them.
+
+use std::collections::HashSet;
+
+use hdf5_reader::btree_v1::collect_btree_v1_leaves_storage;
+use hdf5_reader::btree_v2::{BTreeV2Header, BTreeV2Record, collect_btree_v2_records_storage};
+use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
+use hdf5_reader::io::Cursor;
+use hdf5_reader::local_heap::LocalHeap;
+use hdf5_reader::messages::HdfMessage;
+use hdf5_reader::messages::link::{self, LinkMessage, LinkTarget};
+use hdf5_reader::messages::link_info::LinkInfoMessage;
+use hdf5_reader::messages::symbol_table_msg::SymbolTableMessage;
+use hdf5_reader::symbol_table::SymbolTableNode;
+
+use crate::format::hdf5::metadata::header::Message;
+use crate::format::hdf5::source::{Found, Source};
+
+/// Maximum length of a member's name in bytes.
+const MAX_NAME: usize = 1024;
+/// Maximum number of members of a group.
+const MAX_MEMBERS: usize = 1 << 17;
+/// The type of symbolic links in a symbol table.
+const SYMBOLIC: u32 = 2;
+
+/// A member of a group.
+#[derive(Debug, Clone)]
+pub(in crate::format::hdf5) struct Member {
+    /// The name within the group.
+    pub name: String,
+    /// The object header; `None` for a soft or external link, which are not followed.
+    pub address: Option<u64>,
+    order: Option<u64>,
+}
+
+impl Member {
+    fn of_link(link: LinkMessage) -> Self {
+        Self {
+            name: link.name,
+            address: match link.target {
+                LinkTarget::Hard { address } => Some(address),
+                LinkTarget::Soft { .. } | LinkTarget::External { .. } => None,
+            },
+            order: link.creation_order,
+        }
+    }
+}
+
+/// Returns the members of the group with these messages: in the order of their creation if the group
+/// tracks it, else by name.
+///
+/// # Errors
+/// Returns a message if the group is malformed.
+pub(in crate::format::hdf5) fn members(
+    source: &Source,
+    messages: &[Message],
+) -> Found<Vec<Member>> {
+    let mut members = Vec::new();
+    for message in messages.iter().filter(|message| is_of_group(message.kind)) {
+        match message.parse(source)? {
+            HdfMessage::SymbolTable(table) => in_symbol_table(source, &table, &mut members)?,
+            HdfMessage::Link(link) => push(&mut members, Member::of_link(link))?,
+            HdfMessage::LinkInfo(info) => in_heap(source, &info, &mut members)?,
+            _ => {}
+        }
+    }
+    match members.iter().all(|member| member.order.is_some()) {
+        true => members.sort_by_key(|member| member.order),
+        false => members.sort_by(|a, b| a.name.cmp(&b.name)),
+    }
+    Ok(members)
+}
+
+/// Returns `true` for messages that only groups have.
+pub(in crate::format::hdf5) fn is_of_group(kind: u16) -> bool {
+    use hdf5_reader::messages::{MSG_GROUP_INFO, MSG_LINK, MSG_LINK_INFO, MSG_SYMBOL_TABLE};
+    [MSG_GROUP_INFO, MSG_LINK, MSG_LINK_INFO, MSG_SYMBOL_TABLE].contains(&kind)
+}
+
+fn push(members: &mut Vec<Member>, member: Member) -> Found<()> {
+    if member.name.len() > MAX_NAME {
+        return Err(format!(
+            "a name of {} bytes, more than {MAX_NAME}",
+            member.name.len()
+        ));
+    }
+    if members.len() == MAX_MEMBERS {
+        return Err(format!("more than {MAX_MEMBERS} members"));
+    }
+    members.push(member);
+    Ok(())
+}
+
+/// Adds the members of a group that has a symbol table, as HDF5 1.6 writes them.
+fn in_symbol_table(
+    source: &Source,
+    table: &SymbolTableMessage,
+    members: &mut Vec<Member>,
+) -> Found<()> {
+    let text = |error: hdf5_reader::error::Error| error.to_string();
+    let (offset_size, length_size) = (source.offset_size, source.length_size);
+    let heap =
+        LocalHeap::parse_at_storage(source.bytes(), table.heap_address, offset_size, length_size);
+    let heap = heap.map_err(text)?;
+    let leaves = collect_btree_v1_leaves_storage(
+        source.bytes(),
+        table.btree_address,
+        offset_size,
+        length_size,
+        None,
+        &[],
+        None,
+    )
+    .map_err(text)?;
+    if leaves.is_empty() {
+        return Ok(());
+    }
+    let length = usize::try_from(heap.data_segment_size).map_err(|error| error.to_string())?;
+    let names = source.read(heap.data_segment_address, length)?;
+    let mut seen = HashSet::new();
+    for (_, address) in leaves {
+        // Nodes that occur twice would multiply the members of a broken file.
+        if !seen.insert(address) {
+            continue;
+        }
+        let prefix = source.read(address, 8)?;
+        let symbols = usize::from(u16::from_le_bytes([prefix[6], prefix[7]]));
+        let length = 8 + symbols * (2 * usize::from(offset_size) + 24);
+        let bytes = source.read(address, length)?;
+        let node = SymbolTableNode::parse(&mut Cursor::new(&bytes), offset_size, length_size);
+        for entry in node.map_err(text)?.entries {
+            let start = usize::try_from(entry.link_name_offset).unwrap_or(usize::MAX);
+            let name = names.get(start..).ok_or("a name outside of its heap")?;
+            let end = name.iter().take(MAX_NAME + 1).position(|byte| *byte == 0);
+            let name = &name[..end.ok_or("a name without an end")?];
+            push(
+                members,
+                Member {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    address: (entry.cache_type != SYMBOLIC).then_some(entry.object_header_address),
+                    order: None,
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the members of a group that stores its links in a heap.
+fn in_heap(source: &Source, info: &LinkInfoMessage, members: &mut Vec<Member>) -> Found<()> {
+    if source.is_undefined(info.fractal_heap_address) {
+        return Ok(());
+    }
+    let records = records(source, info.btree_name_index_address)?;
+    let mut failed = None;
+    each_object(source, info.fractal_heap_address, &records, |bytes| {
+        let link = link::parse(
+            &mut Cursor::new(bytes),
+            source.offset_size,
+            source.length_size,
+            bytes.len(),
+        );
+        let pushed = link
+            .map_err(|error| error.to_string())
+            .and_then(|link| push(members, Member::of_link(link)));
+        failed = pushed.err();
+        failed.is_none()
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Returns the records of a B-tree of version 2.
+pub(in crate::format::hdf5) fn records(source: &Source, address: u64) -> Found<Vec<BTreeV2Record>> {
+    let (offset_size, length_size) = (source.offset_size, source.length_size);
+    let read = || {
+        let header =
+            BTreeV2Header::parse_at_storage(source.bytes(), address, offset_size, length_size)?;
+        collect_btree_v2_records_storage(
+            source.bytes(),
+            &header,
+            offset_size,
+            length_size,
+            None,
+            &[],
+            None,
+        )
+    };
+    read().map_err(|error: hdf5_reader::error::Error| error.to_string())
+}
+
+/// Calls a function with each object of a fractal heap that the records name, until the function
+/// returns `false`.
+pub(in crate::format::hdf5) fn each_object(
+    source: &Source,
+    heap: u64,
+    records: &[BTreeV2Record],
+    mut call: impl FnMut(&[u8]) -> bool,
+) -> Found<()> {
+    let (offset_size, length_size) = (source.offset_size, source.length_size);
+    let heap = FractalHeap::parse_at_storage(source.bytes(), heap, offset_size, length_size);
+    let heap = heap.map_err(|error| error.to_string())?;
+    let mut blocks = FractalHeapDirectBlockCache::default();
+    for record in records {
+        let (BTreeV2Record::LinkNameHash { heap_id, .. }
+        | BTreeV2Record::CreationOrder { heap_id, .. }
+        | BTreeV2Record::AttributeNameHash { heap_id, .. }
+        | BTreeV2Record::AttributeCreationOrder { heap_id, .. }) = record
+        else {
+            continue;
+        };
+        let object = heap.get_object_storage_cached(
+            heap_id,
+            source.bytes(),
+            offset_size,
+            length_size,
+            &mut blocks,
+        );
+        if !call(&object.map_err(|error| error.to_string())?) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

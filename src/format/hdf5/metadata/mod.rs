@@ -1,0 +1,9 @@
+//! Groups, object headers, attributes, element types and dimensions.
+
+pub(super) mod attributes;
+pub(super) mod dimensions;
+pub(super) mod element;
+pub(super) mod header;
+pub(super) mod heaps;
+pub(super) mod links;
+pub(super) mod tree;

@@ -1,0 +1,470 @@
+//! An open classic NetCDF file.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::{
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+};
+use crate::format::io::identity::FileIdentity;
+use crate::format::io::storage::{Access, Storage};
+use crate::format::netcdf::MAX_DIMENSIONS;
+use crate::format::netcdf::attributes::{self, Encoding};
+use crate::format::netcdf::cells::{self, Swapped};
+use crate::format::netcdf::element::{Element, NcType};
+use crate::format::netcdf::header::{Header, Variable};
+use crate::format::netcdf::layout::{Place, Records, Runs};
+use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};
+
+/// An open classic NetCDF file, whose variables are datasets.
+///
+/// | NetCDF type | Dataset type |
+/// | --- | --- |
+/// | `byte` | `i16`; `u8` with the attribute `_Unsigned` |
+/// | `char` | `i64` codes with [categories](crate::format::array::Categories) |
+/// | `ubyte` | `u8` |
+/// | other integers, `float`, `double` | the same type; unsigned with the attribute `_Unsigned` |
+///
+/// The last dimension of a variable of characters holds the characters of a string if only such
+/// variables use the dimension, and use it last; otherwise each character is a string. This is the
+/// rule of xarray.
+///
+/// Single bytes that lie together are used in place. All other cells are converted as they are
+/// read. A file that is cut off after its header can be opened; reading the missing cells is an
+/// error.
+///
+/// ```
+/// use tet_sql::Access;
+/// use tet_sql::format::array::ArrayFile;
+/// use tet_sql::format::netcdf::NetcdfFile;
+///
+/// let word = |number: u32| number.to_be_bytes();
+/// let header = [
+///     *b"CDF\x01", word(0),                      // version 1, no records
+///     word(10), word(1),                         // one dimension:
+///     word(1), *b"x\0\0\0", word(3),             // x = 3
+///     word(0), word(0),                          // no attributes
+///     word(11), word(1),                         // one variable:
+///     word(1), *b"v\0\0\0", word(1), word(0),    // v(x)
+///     word(0), word(0), word(4), word(12),       // no attributes, type int, 12 bytes
+///     word(80),                                  // at offset 80
+/// ];
+/// let cells = [word(7), word(8), word(9)];
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("small.nc");
+/// std::fs::write(&path, [header.concat(), cells.concat()].concat())?;
+///
+/// let file = NetcdfFile::open(&path, Access::Pread)?;
+/// let dataset = file.dataset("v").expect("the variable");
+/// assert_eq!(dataset.shape(), [3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct NetcdfFile {
+    path: PathBuf,
+    storage: Arc<Storage>,
+    access: Access,
+    version: u8,
+    attributes: BTreeMap<String, String>,
+    datasets: Vec<Dataset>,
+    /// The index of the first dataset of each name.
+    by_name: HashMap<String, usize>,
+    arrays: Vec<Array>,
+    warnings: Vec<String>,
+}
+
+/// A variable of the file.
+#[derive(Debug)]
+struct Array {
+    metadata: DatasetMetadata,
+    element: Element,
+    place: Place,
+    /// The codes of strings.
+    codes: Option<Codes>,
+}
+
+/// The header, and what follows from all of its variables.
+struct Contents<'a> {
+    header: &'a Header,
+    records: Records,
+    /// For each dimension, `true` if it holds the characters of strings.
+    holds_characters: Vec<bool>,
+}
+
+/// A field that breaks a rule, the value found, and the values expected.
+type Broken = (&'static str, String, String);
+
+impl Contents<'_> {
+    /// Returns `true` if a variable has a slab in each record.
+    fn has_records(&self, variable: &Variable) -> bool {
+        let first = variable.dimensions.first();
+        first.is_some_and(|first| self.header.dimensions[*first].length == 0)
+    }
+
+    /// Returns the shape of a variable as a dataset, the names of its dimensions, and the number of
+    /// characters of its strings.
+    fn shape(&self, variable: &Variable) -> Result<(Vec<u64>, Vec<String>, u64), Broken> {
+        let rank = variable.dimensions.len();
+        if rank > MAX_DIMENSIONS {
+            let expected = format!("at most {MAX_DIMENSIONS} dimensions");
+            return Err(("dimids", format!("a list of {rank}"), expected));
+        }
+        let (mut shape, mut names) = (Vec::new(), Vec::new());
+        for (axis, number) in variable.dimensions.iter().enumerate() {
+            let dimension = &self.header.dimensions[*number];
+            let length = match (axis, dimension.length) {
+                (0, 0) => self.records.count,
+                (_, 0) => {
+                    let found = format!("the record dimension at index {axis}");
+                    let expected = "the record dimension only at index 0".to_string();
+                    return Err(("dimids", found, expected));
+                }
+                (_, length) => length,
+            };
+            shape.push(length);
+            names.push(dimension.name.clone());
+        }
+        let mut width = 1;
+        if let Some(last) = variable.dimensions.last()
+            && variable.nc_type == NcType::Char
+            && self.holds_characters[*last]
+        {
+            names.pop();
+            width = shape.pop().unwrap_or(1);
+        }
+        Ok((shape, names, width))
+    }
+}
+
+impl NetcdfFile {
+    /// Opens a file, and reads its header and its strings.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or its header is cut off or malformed. Variables that
+    /// cannot be read are left out with a warning.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
+        let path = path.as_ref();
+        let storage = Arc::new(Storage::open(path)?);
+        let header = Header::read(&storage)?;
+        let Some(records) = Records::of(&header, storage.length()) else {
+            let place = ErrorLocation::file(path);
+            let expected = "a size below 2^64 bytes";
+            return Err(Error::malformed(
+                place,
+                "record size",
+                "too large",
+                expected,
+            ));
+        };
+        let mut warnings = Vec::new();
+        let mut leave_out = |what| warnings.push(format!("{}: {what}", path.display()));
+        let mut file = Self {
+            path: path.to_path_buf(),
+            access,
+            version: header.version,
+            attributes: attributes::of_file(&header.attributes, &mut leave_out),
+            datasets: Vec::new(),
+            by_name: HashMap::new(),
+            arrays: Vec::new(),
+            warnings,
+            storage,
+        };
+        let contents = Contents {
+            holds_characters: holds_characters(&header),
+            header: &header,
+            records,
+        };
+        let mut budget = Budget::default();
+        let mut end = 0;
+        for variable in &header.variables {
+            match file.push(&contents, variable, &mut budget) {
+                Ok(end_of_variable) => end = end_of_variable.max(end),
+                Err(error) => {
+                    let warning = format!("{error}; the variable is left out");
+                    file.warnings.push(warning);
+                }
+            }
+        }
+        let length = file.storage.length();
+        if end > length {
+            file.warnings.push(format!(
+                "{}: the file has {length} bytes, but its variables end at byte {end}; the missing \
+                 cells cannot be read",
+                path.display()
+            ));
+        }
+        Ok(file)
+    }
+
+    /// Adds a variable. Returns the end of its last cell in the file.
+    fn push(
+        &mut self,
+        contents: &Contents<'_>,
+        variable: &Variable,
+        budget: &mut Budget,
+    ) -> Result<u64> {
+        let malformed = |(field, found, expected): Broken| {
+            let place = ErrorLocation::dataset(&self.path, &variable.name);
+            Error::malformed(place, field, found, expected)
+        };
+        let (shape, names, width) = contents.shape(variable).map_err(malformed)?;
+        let is_unsigned = attributes::unsigned(&variable.attributes);
+        let element = Element::of(variable.nc_type, is_unsigned, width);
+        let place = Place {
+            begin: variable.begin,
+            cell: element.stored_size(),
+            record: contents
+                .has_records(variable)
+                .then_some(contents.records.size),
+        };
+        let dtype = element.dtype();
+        let chunk_shape = place.chunk_shape(&shape, dtype.size());
+        let number = self.datasets.len();
+        let dataset = Dataset::new(number, &variable.name, dtype, &shape, &chunk_shape);
+        dataset.check(&self.path)?;
+        let runs = all_cells(&dataset, place);
+        let Some((runs, end)) = runs.and_then(|runs| Some((runs, runs.end()?))) else {
+            let found = format!("{} for cells of shape {shape:?}", variable.begin);
+            let expected = "an end below 2^64 bytes".to_string();
+            return Err(malformed(("begin", found, expected)));
+        };
+        let has_cells = !shape.contains(&0);
+        if has_cells && variable.begin < contents.header.length {
+            let expected = format!("at least {}, the end of the header", contents.header.length);
+            return Err(malformed(("begin", variable.begin.to_string(), expected)));
+        }
+        // The NetCDF library has written this value to cells that were never written. Coordinates
+        // have no such cells.
+        let is_coordinate = matches!(names.as_slice(), [only] if *only == variable.name);
+        let default_fill = variable.nc_type.default_fill();
+        let default_fill = default_fill.filter(|_| !is_coordinate);
+        let mut warnings = Vec::new();
+        let attrs =
+            attributes::of_variable(&variable.attributes, element, default_fill, &mut |what| {
+                let place = ErrorLocation::dataset(&self.path, &variable.name);
+                warnings.push(format!("{place}: {what}"));
+            });
+        let mut metadata = DatasetMetadata {
+            attrs,
+            dim_names: names,
+            ..DatasetMetadata::default()
+        };
+        let mut codes = None;
+        if let Element::Text(width) = element {
+            let (of_variable, attributes) = self.read_texts(variable, width, runs, budget)?;
+            metadata.attrs.extend(attributes);
+            codes = Some(of_variable);
+        }
+        self.warnings.append(&mut warnings);
+        self.by_name.entry(variable.name.clone()).or_insert(number);
+        self.datasets.push(dataset);
+        self.arrays.push(Array {
+            metadata,
+            element,
+            place,
+            codes,
+        });
+        Ok(if has_cells { end } else { 0 })
+    }
+
+    /// Reads the strings of a variable, as far as the file has them, and assigns a code to each.
+    fn read_texts(
+        &self,
+        variable: &Variable,
+        width: u64,
+        runs: Runs,
+        budget: &mut Budget,
+    ) -> Result<(Codes, Vec<(String, String)>)> {
+        let malformed = |exceeded: Exceeded| {
+            let place = ErrorLocation::dataset(&self.path, &variable.name);
+            let Exceeded { field, found, most } = exceeded;
+            Error::malformed(place, field, found, format!("at most {most}"))
+        };
+        let encoding = Encoding::of(&variable.attributes);
+        let mut codes = NewCodes::new(width, encoding).map_err(malformed)?;
+        let runs = runs.within(self.storage.length(), width);
+        let bytes = runs.length.saturating_mul(runs.count);
+        if codes.must_read(bytes, budget).map_err(malformed)? {
+            cells::visit(&self.storage, runs, width, &mut Vec::new(), |stored| {
+                let mut texts = stored.chunks_exact(width as usize);
+                texts
+                    .try_for_each(|text| codes.add(text))
+                    .map_err(malformed)
+            })?;
+        }
+        Ok(codes.finish())
+    }
+
+    fn array(&self, dataset: &Dataset) -> Result<&Array> {
+        usize::try_from(dataset.id)
+            .ok()
+            .and_then(|number| self.arrays.get(number))
+            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+    }
+
+    /// Returns the byte ranges of a chunk, checked against the length of the file.
+    fn runs(&self, dataset: &Dataset, array: &Array, chunk: &[u64]) -> Result<Runs> {
+        if dataset.chunk_ordinal(chunk).is_none() || chunk.len() != dataset.shape.len() {
+            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name);
+            return Err(Error::invalid(&self.path, message));
+        }
+        let runs = array.place.runs(dataset, chunk);
+        let end = runs.and_then(|runs| runs.end()).unwrap_or(u64::MAX);
+        match runs {
+            Some(runs) if end <= self.storage.length() => Ok(runs),
+            _ => Err(Error::malformed(
+                ErrorLocation::chunk(&self.path, &dataset.name, chunk),
+                "file length",
+                format!("{} bytes", self.storage.length()),
+                format!("at least {end} bytes, the end of this chunk"),
+            )),
+        }
+    }
+}
+
+impl ArrayFile for NetcdfFile {
+    fn format(&self) -> &'static str {
+        "netcdf"
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn datasets(&self) -> &[Dataset] {
+        &self.datasets
+    }
+
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.by_name.get(name).map(|number| &self.datasets[*number])
+    }
+
+    fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        self.array(dataset).ok().map(|array| &array.metadata)
+    }
+
+    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
+        Some(&self.attributes)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn attributes_describe_cells(&self) -> bool {
+        true
+    }
+
+    fn layout_version(&self) -> Option<u32> {
+        Some(self.version.into())
+    }
+
+    fn has_chunks(&self, _dataset: &Dataset) -> bool {
+        false
+    }
+
+    fn identity(&self, _dataset: &Dataset) -> Result<FileIdentity> {
+        self.storage.identity()
+    }
+
+    fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
+        let array = self.array(dataset)?;
+        let runs = self.runs(dataset, array, chunk)?;
+        let payload = match runs.count == 1 && array.element.is_stored_as_cells() {
+            true => Payload::Raw(runs.start),
+            false => Payload::Encoded("big-endian"),
+        };
+        Ok(StoredChunk {
+            raw_bytes: dataset.chunk_bytes(array.element.dtype(), chunk),
+            stored_bytes: runs.length * runs.count,
+            payload,
+        })
+    }
+
+    fn storage(&self, _dataset: &Dataset) -> Result<Arc<Storage>> {
+        Ok(Arc::clone(&self.storage))
+    }
+
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
+        let array = self.array(dataset)?;
+        let runs = self.runs(dataset, array, chunk)?;
+        let location = || ErrorLocation::chunk(&self.path, &dataset.name, chunk);
+        let DecodeContext { cells, stored, .. } = context;
+        let unit = array.place.cell;
+        let mut visit = |take: &mut dyn FnMut(&[u8]) -> Result<()>| {
+            let visited = cells::visit(&self.storage, runs, unit, stored, take);
+            visited.map_err(|error| error.at(&location()))
+        };
+        match (array.element, &array.codes) {
+            (Element::Text(width), Some(codes)) => {
+                cells.clear();
+                visit(&mut |stored| codes.push(stored, width, cells, location))
+            }
+            (Element::Int8, _) => {
+                cells.clear();
+                visit(&mut |stored| {
+                    cells::widen(stored, cells);
+                    Ok(())
+                })
+            }
+            _ if runs.count == 1 => {
+                let Runs { start, length, .. } = runs;
+                let read = cells::read_swapped(&self.storage, start, length, unit, cells);
+                read.map_err(|error| error.at(&location()))
+            }
+            _ => {
+                let mut swapped = Swapped::new(cells, unit);
+                visit(&mut |stored| {
+                    swapped.push(stored);
+                    Ok(())
+                })?;
+                swapped.finish();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns the byte ranges of all cells of a dataset. Returns `None` if offsets overflow.
+fn all_cells(dataset: &Dataset, place: Place) -> Option<Runs> {
+    if dataset.shape.contains(&0) {
+        return Some(Runs {
+            start: 0,
+            length: 0,
+            count: 0,
+            stride: 0,
+        });
+    }
+    let whole = Dataset {
+        chunk_shape: dataset.shape.clone(),
+        ..dataset.clone()
+    };
+    place.runs(&whole, &vec![0; dataset.shape.len()])
+}
+
+/// Returns `true` for each dimension that holds the characters of strings: no variable has its
+/// name, and all variables that use it are of characters, with this dimension last.
+fn holds_characters(header: &Header) -> Vec<bool> {
+    let names: HashSet<_> = header
+        .variables
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    let dimensions = header.dimensions.iter();
+    let mut holds: Vec<_> = dimensions
+        .map(|one| one.length > 0 && !names.contains(one.name.as_str()))
+        .collect();
+    for variable in &header.variables {
+        let last = variable.dimensions.len().saturating_sub(1);
+        for (axis, dimension) in variable.dimensions.iter().enumerate() {
+            holds[*dimension] &= axis == last && variable.nc_type == NcType::Char;
+        }
+    }
+    holds
+}
