@@ -12,6 +12,8 @@ mod dtype;
 mod file;
 mod metadata;
 pub(crate) mod statistics;
+#[cfg(feature = "hdf5")]
+mod valid_range;
 mod walk;
 mod writing;
 
@@ -35,6 +37,8 @@ pub use metadata::memory_budget::MemoryBudget;
 pub use metadata::provenance::{FileMetadata, HistoryRow};
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use statistics::{ChunkStatistics, ChunkSummary, DatasetPostings, ValueIndex};
+#[cfg(feature = "hdf5")]
+pub(crate) use valid_range::ValidRangeFile;
 pub(crate) use walk::next_indices;
 pub(crate) use writing::chunks::Chunks;
 pub use writing::spec::{Compression, DatasetSpec, Limits};

@@ -7,7 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "hdf5")]
+use crate::format::array::{ArrayFile, ValidRangeFile};
 use crate::format::array::{ArrayWriter, DatasetSpec};
+#[cfg(feature = "hdf5")]
+use crate::format::hdf5::{Hdf5File, is_hdf5};
+#[cfg(feature = "hdf5")]
+use crate::format::netcdf::{self, NetcdfFile};
 use crate::format::npy::{NpyFile, NpyWriter};
 use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
@@ -34,6 +40,10 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         #[cfg(feature = "zarr")]
         Arc::new(ZarrFormat),
         Arc::new(NpyFormat),
+        #[cfg(feature = "hdf5")]
+        Arc::new(NetcdfFormat),
+        #[cfg(feature = "hdf5")]
+        Arc::new(Hdf5Format),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
         #[cfg(feature = "tatami")]
@@ -165,6 +175,111 @@ impl Format for NpyFormat {
         let access = options.open_options(session.options()).access;
         let file = NpyFile::open(path, access)?;
         Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
+}
+
+/// The keywords of HDF5 and NetCDF files. NetCDF-4 files are HDF5 files.
+#[cfg(feature = "hdf5")]
+const NETCDF_KEYWORDS: &[&str] = &["NETCDF", "HDF5"];
+
+/// The option that makes cells outside of the attributes `valid_min`, `valid_max` and `valid_range` null.
+#[cfg(feature = "hdf5")]
+const VALID_RANGE: &str = "valid_range";
+
+/// Creates the container of a NetCDF or HDF5 file.
+#[cfg(feature = "hdf5")]
+fn netcdf_container(
+    file: Arc<dyn ArrayFile>,
+    options: &ArrayOptions,
+) -> Result<Arc<dyn Container>, Error> {
+    let option = options.format_options.get(VALID_RANGE);
+    let file = match option.map(String::as_str) {
+        None | Some("ignore") => file,
+        Some("mask") => ValidRangeFile::wrap(file),
+        Some(other) => {
+            let message = format!("option {VALID_RANGE} is '{other}', expected ignore or mask");
+            return Err(Error::invalid(file.path(), message));
+        }
+    };
+    Ok(ArrayContainer::shared(file, options))
+}
+
+/// NetCDF files of the classic formats: CDF-1, CDF-2 and CDF-5.
+#[cfg(feature = "hdf5")]
+#[derive(Debug)]
+struct NetcdfFormat;
+
+#[cfg(feature = "hdf5")]
+impl Format for NetcdfFormat {
+    fn name(&self) -> &'static str {
+        "netcdf"
+    }
+
+    fn keywords(&self) -> &'static [&'static str] {
+        NETCDF_KEYWORDS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["nc", "cdf"]
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &[VALID_RANGE]
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        let mut magics = netcdf::MAGICS.iter();
+        magics.any(|magic| candidate.start().starts_with(magic))
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let access = options.open_options(session.options()).access;
+        let file = NetcdfFile::open(path, access)?;
+        netcdf_container(Arc::new(file), options)
+    }
+}
+
+/// HDF5 files, and so NetCDF-4 files.
+#[cfg(feature = "hdf5")]
+#[derive(Debug)]
+struct Hdf5Format;
+
+#[cfg(feature = "hdf5")]
+impl Format for Hdf5Format {
+    fn name(&self) -> &'static str {
+        "hdf5"
+    }
+
+    fn keywords(&self) -> &'static [&'static str] {
+        NETCDF_KEYWORDS
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["h5", "hdf5", "hdf", "he5", "nc4"]
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &[VALID_RANGE]
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        is_hdf5(candidate.path(), candidate.start())
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let access = options.open_options(session.options()).access;
+        let file = Hdf5File::open(path, access)?;
+        netcdf_container(Arc::new(file), options)
     }
 }
 

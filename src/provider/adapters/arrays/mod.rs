@@ -15,6 +15,7 @@ mod wide;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use array::StoredArray;
 pub use container::ArrayContainer;
+pub use coordinates::named_datasets;
 pub(in crate::provider) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{
