@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes read from the start of a file: enough for an HDF5 signature after a 512-byte user block.
-const HEAD: u64 = 520;
-const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
+/// Bytes read from the start of a file.
+const HEAD: u64 = 16;
+/// The first bytes of HDF5 files, NetCDF-4 included, and of classic NetCDF files.
+const NETCDF: [&[u8]; 4] = [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05"];
 
 /// Returns advice for a file whose format is not supported: what the file is, and how to get at its
 /// contents. Returns `None` if the format is not recognised.
@@ -19,8 +20,6 @@ pub fn foreign(path: &Path) -> Option<String> {
     path.metadata().ok().filter(|metadata| metadata.is_file())?;
     let file = File::open(path).ok()?;
     file.take(HEAD).read_to_end(&mut head).ok()?;
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let is_netcdf = ["nc", "nc4", "cdf"].contains(&extension.to_ascii_lowercase().as_str());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let with_xarray = |engine: &str| {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -29,16 +28,10 @@ pub fn foreign(path: &Path) -> Option<String> {
         )
     };
     let starts = |magic: &[&[u8]]| magic.iter().any(|magic| head.starts_with(magic));
-    let is_hdf5 = starts(&[HDF5]) || head.get(512..).is_some_and(|rest| rest.starts_with(HDF5));
-    let (what, instead) = if is_hdf5 && is_netcdf {
-        ("a NetCDF-4 file (HDF5)", with_xarray(""))
-    } else if is_hdf5 {
-        (
-            "an HDF5 file",
-            with_xarray(", engine='h5netcdf', phony_dims='sort'"),
-        )
-    } else if starts(&[b"CDF\x01", b"CDF\x02", b"CDF\x05"]) {
-        ("a NetCDF file", with_xarray(""))
+    // Reached only without the formats, or if a program has removed them from its registry.
+    let (what, instead) = if starts(&NETCDF) {
+        let instead = "the program was built without the feature hdf5".to_string();
+        ("an HDF5 or NetCDF file", instead)
     } else if starts(&[b"GRIB"]) {
         ("a GRIB file", with_xarray(", engine='cfgrib'"))
     } else if starts(&[b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"]) {
@@ -94,20 +87,9 @@ mod tests {
     #[test]
     fn files_of_other_formats_are_recognised_by_their_first_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        let userblock = [vec![0; 512], HDF5.to_vec()].concat();
         for (name, bytes, expected) in [
-            (
-                "a.nc",
-                HDF5,
-                "a NetCDF-4 file (HDF5) cannot be read as arrays",
-            ),
-            ("a.h5", HDF5, "open_dataset('a.h5', engine='h5netcdf'"),
-            ("b.h5", userblock.as_slice(), "an HDF5 file"),
-            (
-                "b.nc",
-                b"CDF\x01rest",
-                "open_dataset('b.nc').to_zarr('b.zarr')",
-            ),
+            ("a.nc", NETCDF[0], "was built without the feature hdf5"),
+            ("b.nc", b"CDF\x01rest", "an HDF5 or NetCDF file"),
             ("a.grib2", b"GRIB\0\0", "engine='cfgrib'"),
             ("a.tif", b"II*\0", "a TIFF file"),
             ("a.tet", b"PAR1", "a Parquet file"),

@@ -15,6 +15,8 @@ mod file;
 mod located;
 mod metadata;
 pub(crate) mod statistics;
+#[cfg(feature = "hdf5")]
+mod valid_range;
 mod walk;
 mod writing;
 
@@ -42,6 +44,8 @@ pub use metadata::memory_budget::MemoryBudget;
 pub use metadata::provenance::{FileMetadata, HistoryRow};
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use statistics::{ChunkStatistics, ChunkSummary, DatasetPostings, ValueIndex};
+#[cfg(feature = "hdf5")]
+pub(crate) use valid_range::ValidRangeFile;
 pub(crate) use walk::next_indices;
 pub(crate) use writing::chunks::Chunks;
 pub use writing::spec::{Compression, DatasetSpec, Limits};

@@ -68,7 +68,7 @@ impl Hdf5File {
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
         let storage = Arc::new(Storage::open(path)?);
-        let source = Source::open(&storage, access)?;
+        let source = Source::open(&storage)?;
         let contents = open::open(&Opened {
             path,
             source: &source,
@@ -81,7 +81,7 @@ impl Hdf5File {
         Ok(Self {
             path: path.to_path_buf(),
             storage,
-            source,
+            source: source.without_cache(),
             access,
             datasets: contents.datasets,
             arrays: contents.arrays,

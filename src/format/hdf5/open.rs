@@ -1,6 +1,6 @@
 //! Opens a file: the datasets with their dimensions, attributes and strings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use hdf5_reader::messages::MSG_DATATYPE;
@@ -21,6 +21,10 @@ use crate::format::npy::contiguous_chunk;
 /// The attributes of the NetCDF conventions that are converted to the type of the cells.
 const FILL_VALUE: &str = "_FillValue";
 const MISSING_VALUE: &str = "missing_value";
+/// Further attributes whose values are cells.
+const VALID_MIN: &str = "valid_min";
+const VALID_MAX: &str = "valid_max";
+const VALID_RANGE: &str = "valid_range";
 /// The attribute that says whether integers are unsigned, whatever their type.
 const UNSIGNED: &str = "_Unsigned";
 /// The CF attributes for enumerations.
@@ -30,6 +34,9 @@ const FLAG_MEANINGS: &str = "flag_meanings";
 const MIN_ATTRIBUTE_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of all strings of a file as they are stored.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// Maximum number of chunks of an array of strings, all of which are read when the file is opened.
+const MAX_TEXT_CHUNKS: u64 = 1 << 20;
 
 /// The datasets of a file.
 #[derive(Debug, Default)]
@@ -97,12 +104,21 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         file,
         heaps,
         text_bytes: MAX_TEXT_BYTES,
-        variables: described
-            .iter()
-            .filter(|(.., attributes)| !dimensions::is_without_variable(attributes))
-            .map(|(object, ..)| (object.path.as_str(), object.group))
-            .collect(),
+        counted: HashSet::new(),
     };
+    for ((object, _, attributes), dimensions) in described.iter().zip(&all) {
+        if dimensions::is_without_variable(attributes) {
+            continue;
+        }
+        let others = match is_of_characters(source, object) {
+            true => dimensions
+                .names
+                .split_last()
+                .map_or(&[][..], |(_, others)| others),
+            false => &dimensions.names,
+        };
+        reader.counted.extend(others.iter().cloned());
+    }
     for ((object, extent, attributes), dimensions) in described.iter().zip(all) {
         if dimensions::is_without_variable(attributes) {
             continue;
@@ -140,8 +156,8 @@ struct Builder<'a> {
     heaps: Heaps,
     /// The number of bytes that strings may still take.
     text_bytes: u64,
-    /// The group of each variable, by the variable's path.
-    variables: HashMap<&'a str, usize>,
+    /// The names of dimensions along which any variable has something else than the characters of strings.
+    counted: HashSet<String>,
 }
 
 impl Builder<'_> {
@@ -168,7 +184,14 @@ impl Builder<'_> {
         let layout = Layout::of(source, &object.messages, &extent.shape, element.size)?;
         let name = renamed(object);
         let fill = layout::fill(source, &object.messages, element.size);
-        let mut metadata = metadata(attributes, &element, &fill, unsigned.is_some());
+        let own = dimensions::variable_name(object.base_name());
+        let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
+        let mut metadata = metadata(
+            attributes,
+            &element,
+            (!is_coordinate).then_some(fill.as_slice()),
+            unsigned.is_some(),
+        );
         let chunk_shape = match &layout {
             Layout::Chunked(chunked) => chunked
                 .chunk_shape
@@ -193,7 +216,11 @@ impl Builder<'_> {
             true => {
                 // Strings are not padded to the length of an unlimited dimension.
                 shape.clone_from(&extent.shape);
-                if self.are_characters(object, &array, &dimensions.names, dimensions.are_stored) {
+                let last = dimensions.names.last().filter(|_| dimensions.are_stored);
+                // The last dimension counts the characters of strings.
+                if is_of_characters(source, object)
+                    && last.is_some_and(|last| !self.counted.contains(last))
+                {
                     shape.pop();
                     dimensions.names.pop();
                 }
@@ -212,28 +239,6 @@ impl Builder<'_> {
         Ok((dataset, array))
     }
 
-    /// Returns `true` if the last dimension of an array of single characters counts the characters of
-    /// strings: no variable has its name.
-    fn are_characters(
-        &self,
-        object: &Object,
-        array: &Hdf5Array,
-        names: &[String],
-        are_stored: bool,
-    ) -> bool {
-        let is_single =
-            array.element.size == 1 && matches!(array.element.kind, ElementKind::FixedText(_));
-        let Some(last) = names.last().filter(|_| is_single && are_stored) else {
-            return false;
-        };
-        let mut variables = self.variables.iter();
-        let has_variable = variables.any(|(path, _)| {
-            let (group, base) = path.rsplit_once('/').unwrap_or(("", path));
-            base == last && (group.is_empty() || object.path.starts_with(group))
-        });
-        !has_variable
-    }
-
     /// Reads an array of strings. `shape` may have one dimension less than the stored array.
     fn texts(&mut self, array: &Hdf5Array, shape: &[u64]) -> Found<text::Texts> {
         let stored = &array.stored;
@@ -249,7 +254,12 @@ impl Builder<'_> {
         self.text_bytes -= bytes;
         let mut elements = vec![0; bytes as usize];
         let mut context = DecodeContext::default();
-        for ordinal in 0..stored.chunk_count().unwrap_or(0) {
+        let chunks = stored
+            .chunk_count()
+            .filter(|chunks| *chunks <= MAX_TEXT_CHUNKS);
+        let chunks =
+            chunks.ok_or_else(|| format!("strings in more than {MAX_TEXT_CHUNKS} chunks"))?;
+        for ordinal in 0..chunks {
             let chunk = stored.chunk_at(ordinal);
             let read = array.read(self.file, stored, &chunk, &mut context);
             read.map_err(|error| error.to_string())?;
@@ -278,6 +288,16 @@ impl Builder<'_> {
     }
 }
 
+/// Returns `true` for a dataset of single characters, which may be those of strings.
+fn is_of_characters(source: &Source, object: &Object) -> bool {
+    let mut messages = object.messages.iter();
+    let message = messages.find(|message| message.kind == MSG_DATATYPE);
+    let element = message.and_then(|message| Element::of(source, message).ok());
+    element.is_some_and(|element| {
+        element.size == 1 && matches!(element.kind, ElementKind::FixedText(_))
+    })
+}
+
 /// Returns the path of a dataset, without the prefix of variables that have the name of a dimension.
 fn renamed(object: &Object) -> String {
     let base = object.base_name();
@@ -288,12 +308,12 @@ fn renamed(object: &Object) -> String {
 /// Converts the attributes of a dataset to text.
 ///
 /// Fill values become values of the cells. `fill` is the stored element of cells that were never
-/// written. `has_sign` is `true` if an attribute gives the sign of the
+/// written; `None` for coordinates, which are never null. `has_sign` is `true` if an attribute gives the sign of the
 /// cells, so that fill values may be written for the other sign.
 fn metadata(
     attributes: &Attributes,
     element: &Element,
-    fill: &[u8],
+    fill: Option<&[u8]>,
     has_sign: bool,
 ) -> DatasetMetadata {
     let mut metadata = DatasetMetadata::default();
@@ -304,6 +324,9 @@ fn metadata(
             continue;
         }
         let text = match name {
+            VALID_MIN | VALID_MAX | VALID_RANGE if has_sign => {
+                fill_text(&attribute.value, element, has_sign)
+            }
             FILL_VALUE | MISSING_VALUE => fill_text(&attribute.value, element, has_sign),
             _ => attribute.value.text(),
         };
@@ -311,7 +334,7 @@ fn metadata(
             metadata.attrs.insert(name.to_string(), text);
         }
     }
-    if let Some(default) = default_fill(element, fill)
+    if let Some(default) = fill.and_then(|fill| default_fill(element, fill))
         && !metadata.attrs.contains_key(FILL_VALUE)
         && !has_sign
     {

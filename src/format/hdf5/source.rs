@@ -22,6 +22,7 @@ pub(super) type Found<T> = std::result::Result<T, String>;
 #[derive(Clone)]
 pub(super) struct Source {
     bytes: Arc<dyn ReaderStorage>,
+    uncached: Arc<StorageFrom>,
     /// The position of the superblock in the file.
     pub base: u64,
     /// The size of an address in bytes.
@@ -44,21 +45,17 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Reads the superblock of a file.
+    /// Reads the superblock of a file. Metadata is read by positioned reads: files are many and headers small,
+    /// so that mapping each file would take longer.
     ///
     /// # Errors
     /// Fails if the file cannot be read or has no valid superblock.
-    pub fn open(storage: &Arc<Storage>, access: Access) -> Result<Self> {
+    pub fn open(storage: &Arc<Storage>) -> Result<Self> {
         let from = |base| {
-            let bytes = Arc::new(StorageFrom {
+            Arc::new(StorageFrom {
                 storage: Arc::clone(storage),
-                access,
                 base,
-            });
-            match access {
-                Access::Mmap => bytes as Arc<dyn ReaderStorage>,
-                Access::Pread => Arc::new(BlockCacheStorage::new(bytes, BLOCK_BYTES, BLOCKS)),
-            }
+            })
         };
         let parsed = Superblock::parse_from_storage(from(0).as_ref()).and_then(|superblock| {
             let root = superblock.root_object_header_address()?;
@@ -72,14 +69,23 @@ impl Source {
                 "a superblock of version 0 to 3",
             )
         })?;
+        let uncached = from(superblock.base_address);
+        let bytes = BlockCacheStorage::new(Arc::clone(&uncached) as Arc<_>, BLOCK_BYTES, BLOCKS);
         Ok(Self {
-            bytes: from(superblock.base_address),
+            bytes: Arc::new(bytes),
+            uncached,
             base: superblock.base_address,
             offset_size: superblock.offset_size,
             length_size: superblock.length_size,
             root,
             version: superblock.version,
         })
+    }
+
+    /// Releases the blocks that are kept. Later reads are few and large.
+    pub fn without_cache(mut self) -> Self {
+        self.bytes = Arc::clone(&self.uncached) as Arc<_>;
+        self
     }
 
     /// Returns the storage for the functions that parse metadata.
@@ -110,7 +116,6 @@ impl Source {
 /// The bytes of a file from `base` on.
 struct StorageFrom {
     storage: Arc<Storage>,
-    access: Access,
     base: u64,
 }
 
@@ -131,16 +136,10 @@ impl ReaderStorage for StorageFrom {
         }
         // Neither overflows: the range lies within the file.
         let start = offset.min(self.len()) + self.base;
-        let failed = |error: Error| ReaderError::Other(error.to_string());
-        match self.access {
-            Access::Mmap => {
-                let map = self.storage.map().map_err(failed)?;
-                StorageBuffer::from_shared_owner(map, start as usize, length)
-            }
-            Access::Pread => {
-                let bytes = self.storage.read_range(self.access, start..start + needed);
-                Ok(StorageBuffer::from_vec(bytes.map_err(failed)?))
-            }
-        }
+        let bytes = self
+            .storage
+            .read_range(Access::Pread, start..start + needed);
+        let bytes = bytes.map_err(|error| ReaderError::Other(error.to_string()))?;
+        Ok(StorageBuffer::from_vec(bytes))
     }
 }

@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use tet_sql::ArrayTable;
 use tet_sql::grid::CoordinateSource;
+use tet_sql::provider::adapters::arrays::named_datasets;
 use unicode_width::UnicodeWidthStr;
 
 /// A table in the overview.
@@ -252,7 +253,8 @@ fn of_files(array: &ArrayTable) -> Vec<u64> {
     }
 }
 
-/// Collects the arrays whose values are the coordinates of an axis.
+/// Collects the arrays whose values are the coordinates of an axis, and those that attributes name, such as
+/// bounds.
 fn note_coordinates(
     listed: &Listed,
     array: &ArrayTable,
@@ -266,6 +268,14 @@ fn note_coordinates(
             _ => continue,
         };
         coordinates.insert((listed.schema.clone(), name.clone()));
+    }
+    for field in grid.iter().flat_map(|grid| grid.attributes()) {
+        let attribute = |key: &str| field.metadata().get(key).map(String::as_str);
+        for name in named_datasets(&listed.table, attribute) {
+            if name != listed.table {
+                coordinates.insert((listed.schema.clone(), name));
+            }
+        }
     }
 }
 

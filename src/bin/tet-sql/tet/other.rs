@@ -1,4 +1,4 @@
-//! Array files other than `.tet` files: Zarr directories, `.npy` and `.npz`.
+//! Array files other than `.tet` files: Zarr directories, `.npy`, `.npz`, NetCDF and HDF5.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,8 +19,8 @@ use super::lines::{clean, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 
 /// The inputs of `tet info` and `tet verify`.
-const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy, .npz and .tatami files, tatami.manifest files, and \
-                     TileDB arrays and groups";
+const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, NetCDF, HDF5, .npy, .npz and .tatami files, \
+                     tatami.manifest files, and TileDB arrays and groups";
 
 /// Opens an array file of another format. Returns `None` for a package, and for a file with the
 /// content or the extension of a `.tet` file, even if it is damaged.

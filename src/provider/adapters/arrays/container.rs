@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::Error;
 use crate::format::array::{ArrayFile, HistoryRow, MemoryBudget};
 use crate::grid::CoordinateSource;
-use crate::provider::adapters::arrays::coordinates::CoordinateDatasets;
+use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, named_datasets};
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::adapters::arrays::wide::wide_tables;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -107,18 +107,18 @@ impl Container for ArrayContainer {
     }
 
     fn attributes(&self) -> Vec<(String, String)> {
-        let Some(about) = self.file.file_metadata() else {
-            return Vec::new();
-        };
-        let attributes = [
-            ("tool", &about.tool),
-            ("library_version", &about.library_version),
-            ("created_at", &about.created_at),
-        ];
-        let attributes = attributes.into_iter();
-        attributes
-            .filter_map(|(key, value)| Some((key.to_string(), value.clone()?)))
-            .collect()
+        let about = self.file.file_metadata().into_iter().flat_map(|about| {
+            let attributes = [
+                ("tool", &about.tool),
+                ("library_version", &about.library_version),
+                ("created_at", &about.created_at),
+            ];
+            let attributes = attributes.into_iter();
+            attributes.filter_map(|(key, value)| Some((key.to_string(), value.clone()?)))
+        });
+        let own = self.file.attributes().into_iter().flatten();
+        let own = own.map(|(key, value)| (key.clone(), value.clone()));
+        about.chain(own).collect()
     }
 
     fn summary(&self) -> ContainerSummary {
@@ -165,7 +165,7 @@ impl Tables {
             }
         }
         let wide = wide_tables(&datasets, |name| names.contains(name));
-        let coordinates = coordinate_variables(&datasets);
+        let coordinates = coordinate_variables(file.as_ref(), &datasets);
         let mut tables = Self {
             entries: Vec::new(),
             sources: Vec::new(),
@@ -193,9 +193,9 @@ impl Tables {
     }
 }
 
-/// Returns the names of the datasets that hold the coordinates of their own dimension or of another
-/// dataset.
-fn coordinate_variables(datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
+/// Returns the names of the datasets that describe others: they hold the coordinates of their own
+/// dimension or of another dataset, or an attribute of another dataset names them.
+fn coordinate_variables(file: &dyn ArrayFile, datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
     let mut names = HashSet::new();
     for dataset in datasets {
         if dataset.is_coordinate_variable() {
@@ -208,6 +208,13 @@ fn coordinate_variables(datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
                 names.insert(name.clone());
             }
         }
+        let Some(metadata) = file.metadata(dataset.dataset()) else {
+            continue;
+        };
+        let paths = named_datasets(dataset.name(), |key| {
+            metadata.attrs.get(key).map(String::as_str)
+        });
+        names.extend(paths.filter(|path| path != dataset.name() && file.dataset(path).is_some()));
     }
     names
 }

@@ -21,6 +21,8 @@ use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
+/// Attributes of the CF conventions that name datasets.
+const NAMING: [&str; 4] = ["bounds", "climatology", COORDINATES, "grid_mapping"];
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
 const OF_TIMES: [&str; 3] = ["units", "calendar", NUMPY_TYPE];
 /// The maximum number of names in a `coordinates` attribute that are looked up.
@@ -238,6 +240,31 @@ pub(in crate::provider) fn group(name: &str) -> &str {
     name.rfind('/').map_or("", |slash| &name[..=slash])
 }
 
+/// The group of a dataset and the groups around it, each with a trailing slash, the innermost first. The
+/// root group is empty.
+pub(super) fn enclosing(name: &str) -> impl Iterator<Item = &str> {
+    let inner = group(name);
+    std::iter::successors(Some(inner), |inside| {
+        let inside = inside.strip_suffix('/')?;
+        Some(group(inside))
+    })
+}
+
+/// Returns the paths that attributes of a dataset may name: of the bounds of its cells, of its coordinates,
+/// and of the mapping of its projection (CF sections 5 to 7). A name is looked up in the group of the
+/// dataset, then in the groups around it, so there is one path for each. Not all of them exist.
+pub fn named_datasets<'a>(
+    dataset: &'a str,
+    attribute: impl Fn(&str) -> Option<&'a str>,
+) -> impl Iterator<Item = String> {
+    let texts = NAMING.iter().filter_map(|key| attribute(key));
+    let texts: Vec<&str> = texts.collect();
+    let names = texts
+        .into_iter()
+        .flat_map(|text| text.split_whitespace().take(MAX_NAMED));
+    names.flat_map(move |name| enclosing(dataset).map(move |group| format!("{group}{name}")))
+}
+
 /// A dataset's name within its group.
 pub(in crate::provider) fn base(name: &str) -> &str {
     &name[group(name).len()..]
@@ -248,8 +275,8 @@ pub(in crate::provider) fn base(name: &str) -> &str {
 ///
 /// 1. The dataset itself, if it is one-dimensional and has the name of its dimension (a coordinate
 ///    variable: NetCDF User's Guide, CF section 1.3).
-/// 2. The one-dimensional dataset in the same group with the name of the dimension, if it is as
-///    long as the axis and its own dimension does not have another name.
+/// 2. The one-dimensional dataset with the name of the dimension in the same group, or in the closest
+///    group around it, if it is as long as the axis and its own dimension does not have another name.
 /// 3. A one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs
 ///    to the dimension that its own `dim_names` give, else to the dimension of its own name. If
 ///    names do not decide, it belongs to the only axis of its length, provided that no other
@@ -266,16 +293,19 @@ pub(super) fn find<'a>(
         if names.len() == 1 && base(dataset.name()) == name {
             return Some((dataset, CoordinateSource::OwnValues));
         }
-        let sibling = format!("{}{name}", group(dataset.name()));
-        let is_its_own = |found: &Dataset| {
-            let own = file.metadata(found).and_then(|own| own.dim_names.first());
-            own.is_none_or(|own| own == name)
-        };
-        if let Some(found) = file.dataset(&sibling)
-            && can_stand_along(file, found, extent)
-            && is_its_own(found)
-        {
-            return Some((found, CoordinateSource::Dataset(sibling)));
+        for group in enclosing(dataset.name()) {
+            let path = format!("{group}{name}");
+            let Some(found) = file.dataset(&path) else {
+                continue;
+            };
+            let is_its_own = || {
+                let own = file.metadata(found).and_then(|own| own.dim_names.first());
+                // In another group, an unnamed dimension may be any.
+                own.map_or(group == self::group(dataset.name()), |own| own == name)
+            };
+            if can_stand_along(file, found, extent) && is_its_own() {
+                return Some((found, CoordinateSource::Dataset(path)));
+            }
         }
     }
     let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;

@@ -10,8 +10,6 @@ mod decoding;
 mod fetching;
 mod formats;
 mod reader;
-#[cfg(all(feature = "remote", feature = "zarr"))]
-mod references;
 mod statistics;
 mod values;
 mod wide;
@@ -19,6 +17,7 @@ mod wide;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use array::StoredArray;
 pub use container::ArrayContainer;
+pub use coordinates::named_datasets;
 pub(in crate::provider) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{

@@ -30,7 +30,10 @@ async fn files_whose_time_continues_are_one_table() {
     );
     // The shortest decimal of a coordinate of 32 bits is what the file's author wrote.
     let sql = "SELECT lon, round(value, 2) FROM t2m WHERE time = '2000-02-01' AND lat = 33.3 ORDER BY lon";
-    assert_eq!(rows(&ctx, sql).await, ["0.0 NULL", "120.0 NULL", "240.0 NULL"]);
+    assert_eq!(
+        rows(&ctx, sql).await,
+        ["0.0 NULL", "120.0 NULL", "240.0 NULL"]
+    );
     let ran = run(&ctx, "SELECT value FROM t2m WHERE time >= '2001-01-01'").await;
     assert_eq!((ran.rows.len(), ran.reads()), (72, 1));
 }

@@ -161,3 +161,17 @@ async fn numbers_stay_packed_on_request() {
         assert_eq!(found, expected);
     }
 }
+
+#[tokio::test]
+async fn cells_outside_of_the_valid_range_are_null_on_request() {
+    for name in ["valid", "valid_min"] {
+        let ctx = session();
+        let create = format!(
+            "CREATE EXTERNAL TABLE v STORED AS NETCDF LOCATION '{}' OPTIONS (dataset '{name}', valid_range 'mask')",
+            path("missing.nc").display()
+        );
+        ctx.sql(&create).await.unwrap();
+        let found = rows(&ctx, "SELECT value FROM v").await;
+        assert_eq!(found, ["1", "2", "NULL", "4", "NULL", "NULL"], "{name}");
+    }
+}

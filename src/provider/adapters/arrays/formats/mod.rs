@@ -1,5 +1,10 @@
 //! The array formats of this crate: how to recognise, open and create their files.
 
+#[cfg(feature = "hdf5")]
+mod netcdf;
+#[cfg(all(feature = "remote", feature = "zarr"))]
+mod references;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +21,11 @@ use crate::format::zarr::{
     self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
 };
 use crate::provider::adapters::arrays::container::ArrayContainer;
-use crate::provider::adapters::create::{CreateArrays, CreateSettings};
+#[cfg(feature = "hdf5")]
+use crate::provider::adapters::arrays::formats::netcdf::{Hdf5Format, NetcdfFormat};
 #[cfg(all(feature = "remote", feature = "zarr"))]
-use crate::provider::adapters::arrays::references::ReferenceFormat;
+use crate::provider::adapters::arrays::formats::references::ReferenceFormat;
+use crate::provider::adapters::create::{CreateArrays, CreateSettings};
 #[cfg(feature = "remote")]
 use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
@@ -41,6 +48,10 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         #[cfg(all(feature = "remote", feature = "zarr"))]
         Arc::new(ReferenceFormat),
         Arc::new(NpyFormat),
+        #[cfg(feature = "hdf5")]
+        Arc::new(NetcdfFormat),
+        #[cfg(feature = "hdf5")]
+        Arc::new(Hdf5Format),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
         #[cfg(feature = "tatami")]
