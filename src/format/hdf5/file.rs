@@ -19,7 +19,7 @@ use crate::format::io::storage::{Access, Storage};
 ///
 /// | HDF5 type | Dataset type |
 /// | --- | --- |
-/// | integers of 8, 16, 32 and 64 bits, in either byte order | the same type; `i16` for signed bytes |
+/// | integers of 8, 16, 32 and 64 bits, in either byte order | the same type |
 /// | integers in some of the bits of an element | the next larger type |
 /// | IEEE 754 floats of 16, 32 and 64 bits, in either byte order | the same type |
 /// | booleans of h5py | `u8` |

@@ -373,7 +373,7 @@ fn default_fill(element: &Element, fill: &[u8]) -> Option<String> {
         Dtype::U32 => "4294967295",
         Dtype::U64 => "18446744073709551614",
         Dtype::F32 | Dtype::F64 => "9.969209968386869e36",
-        Dtype::U8 | Dtype::F16 => return None,
+        Dtype::I8 | Dtype::U8 | Dtype::F16 => return None,
     };
     let mut expected = match element.dtype {
         Dtype::F32 => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),

@@ -84,7 +84,7 @@ pub(super) fn of_variable(
         match element {
             // Strings are never null, and their codes are no values of the file.
             Element::Text(_) if FILL_ATTRIBUTES.contains(&name) => None,
-            Element::Number(_) | Element::Int8 if OF_CELLS.contains(&name) => {
+            Element::Number(_) if OF_CELLS.contains(&name) => {
                 cell_text(attribute, element, is_unsigned)
             }
             _ if name == UNSIGNED && is_unsigned && element.integers().is_some() => None,

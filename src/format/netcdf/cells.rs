@@ -153,19 +153,6 @@ fn swap<const N: usize>(cells: &mut [[u8; N]]) {
     }
 }
 
-/// Appends signed bytes to `cells`, widened to two bytes.
-pub(super) fn widen(stored: &[u8], cells: &mut Vec<u8>) {
-    let widened = stored
-        .iter()
-        .map(|byte| i16::from(*byte as i8).to_le_bytes());
-    let start = cells.len();
-    cells.resize(start + stored.len() * 2, 0);
-    let (cells, _) = cells[start..].as_chunks_mut::<2>();
-    for (cell, value) in cells.iter_mut().zip(widened) {
-        *cell = value;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,9 +180,6 @@ mod tests {
                 assert_eq!(cells, expected, "{size} {run}");
             }
         }
-        let mut cells = vec![7];
-        widen(&[1, 0xff, 0x80], &mut cells);
-        assert_eq!(cells, [7, 1, 0, 0xff, 0xff, 0x80, 0xff]);
     }
 
     #[test]

@@ -70,8 +70,6 @@ impl NcType {
 pub(super) enum Element {
     /// Numbers of a type that datasets have, stored big-endian.
     Number(Dtype),
-    /// Signed bytes, widened to two bytes.
-    Int8,
     /// Strings of this number of bytes, padded with zeros. They become codes.
     Text(u64),
 }
@@ -93,8 +91,8 @@ impl Element {
             NcType::Char => Self::Text(width),
             NcType::Float => number(Dtype::F32),
             NcType::Double => number(Dtype::F64),
-            NcType::Byte => signed(Self::Int8, Dtype::U8, false),
-            NcType::Ubyte => signed(Self::Int8, Dtype::U8, true),
+            NcType::Byte => signed(number(Dtype::I8), Dtype::U8, false),
+            NcType::Ubyte => signed(number(Dtype::I8), Dtype::U8, true),
             NcType::Short => signed(number(Dtype::I16), Dtype::U16, false),
             NcType::Ushort => signed(number(Dtype::I16), Dtype::U16, true),
             NcType::Int => signed(number(Dtype::I32), Dtype::U32, false),
@@ -108,7 +106,6 @@ impl Element {
     pub fn dtype(self) -> Dtype {
         match self {
             Self::Number(dtype) => dtype,
-            Self::Int8 => Dtype::I16,
             Self::Text(_) => Dtype::I64,
         }
     }
@@ -117,7 +114,6 @@ impl Element {
     pub fn stored_size(self) -> u64 {
         match self {
             Self::Number(dtype) => dtype.size(),
-            Self::Int8 => 1,
             Self::Text(width) => width,
         }
     }
@@ -133,7 +129,7 @@ impl Element {
             Self::Text(_) => return None,
             Self::Number(dtype) if dtype.is_float() => return None,
             Self::Number(Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64) => false,
-            Self::Number(_) | Self::Int8 => true,
+            Self::Number(_) => true,
         };
         let count = 1i128 << (self.stored_size() * 8);
         Some((if is_signed { -count / 2 } else { 0 }, count))
@@ -151,15 +147,15 @@ mod tests {
         for (nc_type, default, unsigned, signed) in [
             (
                 NcType::Byte,
-                Element::Int8,
+                number(Dtype::I8),
                 number(Dtype::U8),
-                Element::Int8,
+                number(Dtype::I8),
             ),
             (
                 NcType::Ubyte,
                 number(Dtype::U8),
                 number(Dtype::U8),
-                Element::Int8,
+                number(Dtype::I8),
             ),
             (
                 NcType::Short,

@@ -22,7 +22,7 @@ use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};
 ///
 /// | NetCDF type | Dataset type |
 /// | --- | --- |
-/// | `byte` | `i16`; `u8` with the attribute `_Unsigned` |
+/// | `byte` | `i8`; `u8` with the attribute `_Unsigned` |
 /// | `char` | `i64` codes with [categories](crate::format::array::Categories) |
 /// | `ubyte` | `u8` |
 /// | other integers, `float`, `double` | the same type; unsigned with the attribute `_Unsigned` |
@@ -405,13 +405,6 @@ impl ArrayFile for NetcdfFile {
             (Element::Text(width), Some(codes)) => {
                 cells.clear();
                 visit(&mut |stored| codes.push(stored, width, cells, location))
-            }
-            (Element::Int8, _) => {
-                cells.clear();
-                visit(&mut |stored| {
-                    cells::widen(stored, cells);
-                    Ok(())
-                })
             }
             _ if runs.count == 1 => {
                 let Runs { start, length, .. } = runs;

@@ -32,8 +32,6 @@ pub(in crate::format::hdf5) enum ElementKind {
     Plain,
     /// The bytes of an element are those of a cell in the other order.
     Swapped,
-    /// A signed byte, which becomes an `i16`.
-    Int8,
     /// An integer in some of the bits of an element.
     Bits {
         /// The number of bits below the integer.
@@ -108,7 +106,7 @@ impl Element {
             Datatype::Enum { base, members } => {
                 // The description of the base type follows the first eight bytes.
                 let mut element = Self::of_type(source, base, raw.get(8..).unwrap_or_default())?;
-                if is_boolean(members) && element.kind == ElementKind::Int8 {
+                if is_boolean(members) && element.dtype == Dtype::I8 {
                     (element.dtype, element.kind) = (Dtype::U8, ElementKind::Plain);
                     return Ok(element);
                 }
@@ -148,7 +146,7 @@ impl Element {
 
     fn integer(size: u8, is_signed: bool, order: ByteOrder, raw: &[u8]) -> Found<Self> {
         let dtype = match (size, is_signed) {
-            (1, true) => Dtype::I16,
+            (1, true) => Dtype::I8,
             (1, false) => Dtype::U8,
             (2, true) => Dtype::I16,
             (2, false) => Dtype::U16,
@@ -167,7 +165,6 @@ impl Element {
         let (offset, precision) = (at(8), at(10));
         let is_whole = offset == 0 && precision == bits;
         let kind = match size {
-            1 if is_whole && is_signed => ElementKind::Int8,
             1 | 2 | 4 | 8 if is_whole && (size == 1 || !is_big_endian) => ElementKind::Plain,
             2 | 4 | 8 if is_whole => ElementKind::Swapped,
             _ if precision == 0 || offset + precision > bits => {
@@ -212,11 +209,11 @@ impl Element {
     pub fn with_unsigned(mut self, is_unsigned: bool) -> Self {
         let is_number = matches!(self.kind, ElementKind::Plain | ElementKind::Swapped);
         let (dtype, kind) = match (is_unsigned, self.kind, self.dtype) {
-            (true, ElementKind::Int8, _) => (Dtype::U8, ElementKind::Plain),
+            (true, kind, Dtype::I8) if is_number => (Dtype::U8, kind),
             (true, kind, Dtype::I16) if is_number => (Dtype::U16, kind),
             (true, kind, Dtype::I32) if is_number => (Dtype::U32, kind),
             (true, kind, Dtype::I64) if is_number => (Dtype::U64, kind),
-            (false, ElementKind::Plain, Dtype::U8) => (Dtype::I16, ElementKind::Int8),
+            (false, kind, Dtype::U8) if is_number => (Dtype::I8, kind),
             (false, kind, Dtype::U16) if is_number => (Dtype::I16, kind),
             (false, kind, Dtype::U32) if is_number => (Dtype::I32, kind),
             (false, kind, Dtype::U64) if is_number => (Dtype::I64, kind),
@@ -235,7 +232,7 @@ impl Element {
             ElementKind::Bits { precision, .. } => u64::from(precision),
             _ => self.size * 8,
         };
-        let is_signed = matches!(self.dtype, Dtype::I16 | Dtype::I32 | Dtype::I64);
+        let is_signed = matches!(self.dtype, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
         Some(match is_signed {
             true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
             false => (0, (1i128 << bits) - 1),
@@ -251,14 +248,6 @@ impl Element {
                 4 => swap::<4>(cells),
                 _ => swap::<8>(cells),
             },
-            ElementKind::Int8 => {
-                spare.clear();
-                let widened = cells
-                    .iter()
-                    .map(|byte| i16::from(*byte as i8).to_le_bytes());
-                spare.extend(widened.flatten());
-                std::mem::swap(cells, spare);
-            }
             ElementKind::Bits {
                 offset,
                 precision,
