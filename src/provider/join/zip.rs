@@ -198,7 +198,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         columns: (0..schema.fields().len()).collect(),
     };
     let SelectedBlocks { blocks, kept, .. } =
-        source.select(&selected_by.filters, &selected_by.columns)?;
+        source.select(&selected_by.filters, &selected_by.columns, &options)?;
     let projection = columns_in(output.iter().chain(&conjuncts));
     let plan = ScanPlan {
         columns: projection.clone(),

@@ -127,7 +127,7 @@ impl KeyedScan {
             columns: selected,
         };
         let SelectedBlocks { blocks, kept, .. } =
-            source.select(&selected_by.filters, &selected_by.columns)?;
+            source.select(&selected_by.filters, &selected_by.columns, &old.options)?;
         let plan = ScanPlan {
             columns: read.clone(),
             projection: read.clone(),
