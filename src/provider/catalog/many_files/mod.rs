@@ -299,6 +299,24 @@ impl BlockSource for FileTable {
         }))
     }
 
+    fn renewed(&self) -> Result<Option<Arc<dyn BlockSource>>> {
+        let renewed = self.members.iter().map(|member| member.renewed());
+        let renewed = renewed.collect::<Result<Vec<_>>>()?;
+        if renewed.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let members = renewed.into_iter().zip(&self.members);
+        let members = members.map(|(renewed, old)| renewed.unwrap_or_else(|| Arc::clone(old)));
+        let paths: Vec<PathBuf> = self.paths()?.into_iter().map(PathBuf::from).collect();
+        let table = Self::new(
+            &self.location,
+            &paths,
+            members.collect(),
+            self.has_file_column,
+        )?;
+        Ok(Some(Arc::new(table)))
+    }
+
     fn describe(&self) -> Result<TableDescription> {
         let mut whole = self.members[0].describe()?;
         let mut codecs: HashSet<String> = whole.codecs.drain(..).collect();
