@@ -119,6 +119,7 @@ impl BlockSource for Points {
         &self,
         _filters: &[Arc<dyn PhysicalExpr>],
         _columns: &[usize],
+        _options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         // No column is known without reading, so every block is selected, and no filter is
         // answered.

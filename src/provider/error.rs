@@ -29,6 +29,11 @@ pub fn describe(error: &DataFusionError) -> String {
         DataFusionError::SchemaError(error, _) => error.to_string(),
         other => other.to_string(),
     };
+    // Arrow panics if the values of a batch have more bytes than 32-bit offsets can count.
+    if text.contains("panicked with message \"offset overflow\"") {
+        return "a batch of rows has more than 2 GiB of texts; lower datafusion.execution.batch_size"
+            .to_owned();
+    }
     // Backtraces are present only if DataFusion was built with them.
     match text.split_once(DataFusionError::BACK_TRACE_SEP) {
         Some((text, _)) => text.to_owned(),
@@ -57,6 +62,9 @@ mod tests {
     fn prefixes_and_contexts_are_dropped() {
         let error = DataFusionError::Plan("no such table".to_owned()).context("some_rule");
         assert_eq!(describe(&error), "no such table");
+        let error =
+            DataFusionError::External("task 1 panicked with message \"offset overflow\"".into());
+        assert!(describe(&error).ends_with("; lower datafusion.execution.batch_size"));
         let error = ParserError::ParserError("Expected: an expression".to_owned());
         let error = DataFusionError::SQL(Box::new(error), None);
         assert_eq!(describe(&error), "syntax error: Expected: an expression");

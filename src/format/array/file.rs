@@ -112,6 +112,11 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Fails if the chunk is missing, or its record breaks a rule of the format.
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<StoredChunk>;
 
+    /// Returns the name of the codecs of a chunk: `raw`, `zstd`, or as the format writes them.
+    fn codec(&self, _dataset: &Dataset, payload: Payload) -> String {
+        payload.to_string()
+    }
+
     /// Returns `true` if a dataset is compressed, judging by its first chunk.
     ///
     /// # Errors

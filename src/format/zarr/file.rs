@@ -146,6 +146,13 @@ impl ArrayFile for ZarrFile {
         })
     }
 
+    fn codec(&self, dataset: &Dataset, payload: Payload) -> String {
+        match (payload, self.number(dataset)) {
+            (Payload::Encoded(_), Ok(number)) => self.folder.arrays()[number].codecs().to_string(),
+            _ => payload.to_string(),
+        }
+    }
+
     fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
         let codecs = self.folder.arrays()[self.number(dataset)?].codecs();
         Ok(COMPRESSORS.iter().any(|name| codecs.contains(name)))

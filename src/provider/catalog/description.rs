@@ -26,7 +26,7 @@ pub struct TableDescription {
     pub chunk_shape: Vec<u64>,
     /// The number of chunks; `None` if 2^64 or more.
     pub chunks: Option<u64>,
-    /// The codecs of the chunks: `raw`, `zstd`.
+    /// The codecs of the chunks: `raw`, `zstd`, `bytes, blosc`.
     pub codecs: Vec<String>,
     /// The number of bytes that the chunks occupy in the file.
     pub stored_bytes: u64,

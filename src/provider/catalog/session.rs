@@ -37,7 +37,7 @@ use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
 #[cfg(feature = "remote")]
 use crate::provider::remote::{RemoteStores, admitted};
-use crate::provider::rules::analysis::BoundedConcatenations;
+use crate::provider::rules::analysis::BoundedFunctions;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
 use crate::provider::sql::time_operators::TimeOperators;
@@ -214,10 +214,15 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     for function in own.chain(functions::replacements()) {
         ctx.register_udf(function);
     }
-    for function in bounded(ctx.state().scalar_functions(), &memory) {
+    let state = ctx.state();
+    let functions = state.scalar_functions().values();
+    for function in functions.filter_map(|function| bounded(function, &memory)) {
         ctx.register_udf(function);
     }
-    ctx.add_analyzer_rule(Arc::new(BoundedConcatenations::new(concatenation(&memory))));
+    // Registered, so that a session that decodes a plan finds the function by its name.
+    let concatenation = concatenation(&memory);
+    ctx.register_udf(concatenation.clone());
+    ctx.add_analyzer_rule(Arc::new(BoundedFunctions::new(concatenation, memory)));
     #[cfg(feature = "sql")]
     {
         // Sessions of DataFusion always accept planners.

@@ -231,6 +231,13 @@ impl TableProvider for ArrayTable {
         #[cfg(not(feature = "tiledb"))]
         let _ = (state, input, operation);
         let format = self.source.format();
+        if format == "tiledb" {
+            let location = self.source.location();
+            return not_impl_err!(
+                "cannot insert into {}: the table has several arrays; insert into a table of one of them",
+                location.unwrap_or(self.source.name())
+            );
+        }
         // Documents cannot be stored as arrays.
         let ending = match format {
             "tatami" => "tatami",

@@ -42,8 +42,6 @@ use crate::provider::adapters::tatami::search::EncodedSearch;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
-use crate::provider::functions::bounded::{CONCATENATION, concatenation};
-use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::functions::times::interval_length::IntervalLength;
@@ -197,9 +195,6 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
     fn try_decode_udf(&self, name: &str, message: &[u8]) -> Result<Arc<ScalarUDF>> {
         if name == CompletedTimes::NAME {
             return Ok(Arc::new(CompletedTimes::new().into()));
-        }
-        if name == CONCATENATION {
-            return Ok(Arc::new(concatenation(&SessionMemory::default())));
         }
         if name == IntervalProduct::NAME {
             return Ok(Arc::new(IntervalProduct::new().into()));

@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -22,6 +22,7 @@ use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
 use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
@@ -198,7 +199,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         columns: (0..schema.fields().len()).collect(),
     };
     let SelectedBlocks { blocks, kept, .. } =
-        source.select(&selected_by.filters, &selected_by.columns)?;
+        source.select(&selected_by.filters, &selected_by.columns, &options)?;
     let projection = columns_in(output.iter().chain(&conjuncts));
     let plan = ScanPlan {
         columns: projection.clone(),
@@ -210,7 +211,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         options,
         selected_by,
     };
-    let predicate = (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().cloned()));
+    let predicate = conjunction_opt(conjuncts.iter().cloned());
     let scan = ArrayScan::of_blocks(
         source,
         PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
@@ -281,11 +282,8 @@ fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn 
     });
     let output = output.collect::<Result<Vec<_>>>()?;
     let mut node: Arc<dyn ExecutionPlan> = rows.node.into_exec();
-    if !rows.conjuncts.is_empty() {
-        node = Arc::new(FilterExec::try_new(
-            of_read(&conjunction(rows.conjuncts))?,
-            node,
-        )?);
+    if let Some(predicate) = conjunction_opt(rows.conjuncts) {
+        node = Arc::new(FilterExec::try_new(of_read(&predicate)?, node)?);
     }
     // `schema` carries the attributes of the output columns as metadata.
     let output = ProjectionExec::try_new_with_schema_metadata(output, node, schema)?;

@@ -10,9 +10,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{
-    PhysicalExpr, ScalarFunctionExpr, conjunction, conjunction_opt, split_conjunction,
-};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -21,6 +19,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
 
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::ArrayScan;
 
 /// The maximum number of expression nodes that substituting projections may produce. Stacked
@@ -108,9 +107,8 @@ impl InlinedInput<Arc<dyn ExecutionPlan>> {
                 Some(Arc::new(Column::new(fields.field(place).name(), place)))
             })
         };
-        if !self.conjuncts.is_empty() {
-            let conjuncts = self.conjuncts.iter().map(moved);
-            let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+        let conjuncts = self.conjuncts.iter().map(moved);
+        if let Some(predicate) = conjunction_opt(conjuncts.collect::<Result<Vec<_>>>()?) {
             narrowed = Arc::new(FilterExec::try_new(predicate, narrowed)?);
         }
         let output = self.columns.iter().zip(schema.fields());

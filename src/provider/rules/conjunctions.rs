@@ -9,7 +9,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::provider::plans::conjunction::{LONG, joined};
 
-/// Balances the predicates of filters.
+/// Balances the predicates of filters and joins.
 ///
 /// DataFusion's `push_down_filter` splits a predicate at its ANDs, and chains the conjuncts that it
 /// cannot push down. The rules after it would take quadratic time in the length of that chain.
@@ -27,20 +27,22 @@ impl OptimizerRule for BalancedConjunctions {
 
     fn rewrite(
         &self,
-        plan: LogicalPlan,
+        mut plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Filter(mut filter) = plan else {
+        let predicate = match &mut plan {
+            LogicalPlan::Filter(filter) => Some(&mut filter.predicate),
+            LogicalPlan::Join(join) => join.filter.as_mut(),
+            _ => None,
+        };
+        let Some(predicate) = predicate.filter(|predicate| chain(predicate) >= LONG) else {
             return Ok(Transformed::no(plan));
         };
-        if chain(&filter.predicate) < LONG {
-            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
-        }
-        let conjuncts = split_conjunction_owned(std::mem::take(&mut filter.predicate));
+        let conjuncts = split_conjunction_owned(std::mem::take(predicate));
         if let Some(balanced) = joined(conjuncts, Expr::and) {
-            filter.predicate = balanced;
+            *predicate = balanced;
         }
-        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+        Ok(Transformed::yes(plan))
     }
 }
 

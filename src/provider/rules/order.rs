@@ -4,7 +4,7 @@
 //! analyzer     ResultAttributes, CountedSetOperations, ResolveNearest   as written, types unknown
 //!              DataFusion's rules, with WrittenTimes and ComparedDurations as function rewrites
 //!              EqualZeros, NullAwareInSubqueries, CombinedInLists,
-//!              BoundedConcatenations                                    types are coerced
+//!              BoundedFunctions                                         types are coerced
 //!
 //! logical      BalancedConjunctions    after push_down_filter
 //!

@@ -114,7 +114,8 @@ impl EncodedScan {
         let select = carried(select, &plain(source.schema()))?;
         let filter = carried(filter, &read_schema)?;
         let dynamic_filter = carried(dynamic_filter, &schema)?;
-        let SelectedBlocks { blocks, .. } = source.select(&select, &self.select_columns)?;
+        let SelectedBlocks { blocks, .. } =
+            source.select(&select, &self.select_columns, &self.options)?;
         let order = match self.order {
             EncodedOrder::All => BlockOrder::All,
             EncodedOrder::Ascending { length, ranges } => {

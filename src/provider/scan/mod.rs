@@ -148,7 +148,7 @@ impl ArrayScan {
             blocks,
             kept,
             mut residual,
-        } = source.select(&all, &read)?;
+        } = source.select(&all, &read, &options)?;
         if source.grids().is_empty() {
             // DataFusion leaves filters without columns to the scan.
             let constant = all

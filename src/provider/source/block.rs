@@ -84,11 +84,12 @@ pub trait BlockSource: Any + Debug + Send + Sync {
 
     /// Returns the blocks that may hold a row satisfying the filters, judged by the known columns
     /// only. The filters are deterministic and refer to the table's columns. The blocks are cut to
-    /// suit a scan that reads `columns`.
+    /// suit a scan that reads `columns` with `options`.
     fn select(
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        options: &ReadOptions,
     ) -> Result<SelectedBlocks>;
 
     /// Returns how to open the table again in another process; `None` if that is impossible. Plans

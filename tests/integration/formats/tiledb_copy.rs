@@ -437,10 +437,27 @@ async fn rows_are_added_to_external_tables() {
             .unwrap();
         let in_file = format!("SELECT v FROM {schema}.{kind} ORDER BY x");
         assert_eq!(answer(&ctx, &in_file).await, ["10", "22", "33", "40"]);
+        // So does a table of several arrays.
+        let other = folder.path().join(format!("{kind}_other"));
+        let options = format!("dims 'x', sparse '{}'", kind == "sparse");
+        copy(&ctx, "SELECT 9 AS x, 90 AS v", &other, &options).await;
+        let both = format!("{kind}_both");
+        let pattern = folder.path().join(format!("{kind}*"));
+        let create = creation(&both, &pattern);
+        answer(&ctx, &format!("{create} OPTIONS (file_column 'true')")).await;
+        let in_both = format!("SELECT v FROM {both} ORDER BY x");
+        let expected = ["10", "22", "33", "40", "90"];
+        assert_eq!(answer(&ctx, &in_both).await, expected);
         std::thread::sleep(std::time::Duration::from_millis(2));
         answer(&ctx, &format!("INSERT INTO {kind} VALUES (4, 44)")).await;
         assert_eq!(answer(&ctx, &sql).await, ["10", "22", "33", "44"]);
         assert_eq!(answer(&ctx, &in_file).await, ["10", "22", "33", "44"]);
+        let expected = ["10", "22", "33", "44", "90"];
+        assert_eq!(answer(&ctx, &in_both).await, expected);
+        let sql = format!("SELECT v FROM {both} WHERE file LIKE '%_other'");
+        assert_eq!(answer(&ctx, &sql).await, ["90"]);
+        let message = error(&ctx, &format!("INSERT INTO {both} VALUES (4, 44, '')")).await;
+        assert!(message.contains("several arrays"), "{message}");
         let pinned = format!("SELECT v FROM {kind}_pinned ORDER BY x");
         assert_eq!(answer(&ctx, &pinned).await, ["10", "22", "33", "40"]);
     }

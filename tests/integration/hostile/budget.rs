@@ -219,12 +219,19 @@ async fn limits_are_settings() {
     );
     set(&ctx, "tet.max_plan_nodes = 4").await;
     assert!(refusal(&ctx, unions).await.contains("more than 4 nodes"));
-    let error = ctx.sql("SET tet.max_plan_nodes = 0").await.err();
-    let error = match error {
-        Some(error) => error,
-        None => panic!("no plan has 0 nodes"),
-    };
-    assert!(error.to_string().contains("tet.max_plan_nodes"), "{error}");
+    for (setting, expected) in [
+        (
+            "tet.max_plan_nodes = 0",
+            "tet.max_plan_nodes: found 0, expected at least 1",
+        ),
+        (
+            "tet.max_expression_operators = 5001",
+            "tet.max_expression_operators: found 5001, expected at most 5000",
+        ),
+    ] {
+        let error = ctx.sql(&format!("SET {setting}")).await.err().unwrap();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 /// Plans on a thread with the usual stack of 2 MiB.
@@ -281,6 +288,26 @@ async fn value_sizes_are_limited() {
         ("octet_length(array_to_string(range(20), '-'))", "49"),
         ("octet_length(repeat('a', 500) || repeat('b', 500))", "1000"),
         ("octet_length('a' || repeat('é', 499) || x)", "1000"),
+        (
+            "octet_length(encode(repeat('a', 499)::bytea || x'00', 'hex'))",
+            "1000",
+        ),
+        (
+            "encode(arrow_cast(x'61', 'FixedSizeBinary(1)') || arrow_cast(x'6263', 'FixedSizeBinary(2)'), 'hex')",
+            "616263",
+        ),
+        (
+            "octet_length(overlay(repeat('a', 500) PLACING repeat('b', 500) FROM 501))",
+            "1000",
+        ),
+        (
+            "octet_length(array_to_string([repeat('a', 400), repeat('b', 400)], ''))",
+            "800",
+        ),
+        ("array_length(range(60) || range(60))", "120"),
+        ("array_length(range(120) || x)", "121"),
+        ("array_length(x || range(120))", "121"),
+        ("array_length(array_replace_all(range(120), x, 1))", "120"),
         ("array_length(array_concat(range(60), range(60)))", "120"),
     ] {
         let sql = format!("SELECT {fits} FROM t WHERE x = 0");
@@ -296,11 +323,22 @@ async fn value_sizes_are_limited() {
         "concat(repeat('ab', 250), x::text, repeat('ab', 250), '.')",
         "concat_ws('---', repeat('a', 499), repeat('a', 499))",
         "repeat('ab', 250) || x || repeat('ab', 250)",
+        "x'00' || (repeat('a', 500) || x::text)::bytea || repeat('a', 500)::bytea",
         "regexp_replace(repeat('a', 900), 'a', repeat('b', 900), 'g')",
         "regexp_replace(repeat('ab', 400), '(a)', '\\1\\1\\1', 'g')",
         "array_to_string(range(30), repeat('-', 40))",
         "list_to_string(range(x + 30), repeat('-', 40))",
         "array_concat(range(60), range(60), range(60))",
+        "range(60) || range(60) || range(60)",
+        "range(125) || x",
+        "x || range(125)",
+        "list_append(range(125), x)",
+        "array_union(range(70), range(70, 140))",
+        "[repeat('a', 400), repeat('b', 400), repeat('c', 400)]",
+        "make_array(range(60), range(60), range(60))",
+        "array_replace_all(array_repeat('a', 10), 'a', repeat('b', 200))",
+        "overlay(repeat('a', 600) PLACING repeat('b', 600) FROM 601)",
+        "encode(repeat('a', 501)::bytea, 'hex')",
         "list_cat(range(100), range(100))",
         "array_to_string([range(30), range(30)], '-')",
         "array_to_string([repeat('é', 400), repeat('x', 400)], '')",

@@ -5,12 +5,17 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_proto::bytes::{
+    physical_plan_from_bytes_with_proto_converter, physical_plan_to_bytes_with_proto_converter,
+};
+use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use std::sync::Arc;
 
 use crate::support::memory::measure;
 use crate::support::sql::texts;
-use tet_sql::{ArrayOptions, enable_arrays};
+use tet_sql::{ArrayOptions, ArrayPlanCodec, enable_arrays};
 
 /// Creates a session with a memory pool of the given size.
 fn session(bytes: usize, batch_size: usize) -> SessionContext {
@@ -163,4 +168,23 @@ async fn grouped_aggregates_that_keep_values_have_one_stage() {
         let found = run(&context, &sql).await.unwrap();
         assert_eq!(numbers(&found), [expected], "{bytes}");
     }
+}
+
+/// A plan that is decoded in another session reserves memory there.
+#[tokio::test]
+async fn decoded_plans_reserve_texts() {
+    let context = session(64 << 20, 8192);
+    let sql = "SELECT max(length(repeat('x', 1000000) || CAST(value AS VARCHAR))) \
+               FROM 'tests/data/weather_small.tet#temperature'";
+    let query = context.sql(sql).await.unwrap();
+    let plan = query.create_physical_plan().await.unwrap();
+    let (codec, converter) = (ArrayPlanCodec::new(), DeduplicatingProtoConverter {});
+    let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter);
+    let other = session(1 << 20, 8192);
+    let task = other.task_ctx();
+    let plan =
+        physical_plan_from_bytes_with_proto_converter(&bytes.unwrap(), &task, &codec, &converter);
+    let error = collect(plan.unwrap(), task).await.unwrap_err();
+    let root = error.find_root().to_string();
+    assert!(root.contains("for ||"), "{root}");
 }

@@ -320,7 +320,7 @@ fn blocks_have_rows_bytes_and_statistics() {
     let schema = DFSchema::try_from(Arc::clone(source.schema())).unwrap();
     let session = SessionContext::new();
     let filters = filters.map(|filter| session.create_physical_expr(filter, &schema).unwrap());
-    let selected = source.select(&filters, &[0, 1, 2, 3]).unwrap();
+    let selected = source.select(&filters, &[0, 1, 2, 3], &options).unwrap();
     assert!(selected.residual.is_empty());
     let blocks = selected.blocks;
     assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));

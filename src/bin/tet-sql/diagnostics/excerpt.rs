@@ -1,6 +1,7 @@
 //! Error messages of statements, with an excerpt that marks the faulty text and with suggestions.
 
 use crate::diagnostics::advice::advised;
+use crate::diagnostics::suggestion::nearest;
 use crate::failure::{Failure, one_line};
 use crate::output::formats::ELLIPSIS;
 use crate::output::wrapping::fitting;
@@ -25,10 +26,8 @@ pub async fn failure(
     width: usize,
 ) -> Failure {
     let mut message = one_line(&describe(error));
-    if message.contains("Did you mean")
-        && let Some((short, _)) = message.split_once(" Valid fields are")
-    {
-        message.truncate(short.len());
+    if let Some(text) = unknown_field(&message) {
+        message = text;
     }
     if let Some(text) = copy_format(&message) {
         message = text;
@@ -39,6 +38,25 @@ pub async fn failure(
         Some(place) => Failure::Message(format!("{message}\n{}", excerpt(sql, place, width))),
         None => Failure::Message(message),
     }
+}
+
+/// Returns the message for an unknown column: with the column that DataFusion suggests if the names are
+/// similar, else with all columns.
+fn unknown_field(message: &str) -> Option<String> {
+    let (unknown, rest) = message.split_once(" Did you mean '")?;
+    let (suggested, rest) = rest.split_once("'?")?;
+    let (before, columns) = rest.split_once(" Valid fields are")?;
+    let (_, field) = unknown.split_once("No field named ")?;
+    let name = |field: &str| {
+        let name = field.rsplit('.').next().unwrap_or_default();
+        name.trim_matches('"').to_owned()
+    };
+    let similar = name(suggested);
+    let field = name(field.trim_end_matches('.'));
+    Some(match nearest(&field, [similar.as_str()]) {
+        Some(_) => format!("{unknown} Did you mean '{suggested}'?{before}"),
+        None => format!("{unknown} Valid fields are{columns}"),
+    })
 }
 
 /// Returns the message for a COPY whose target has an unknown format.
@@ -206,6 +224,11 @@ mod tests {
         assert_eq!(
             told("SELECT latt\nFROM temperature").await,
             "No field named latt. Did you mean 'temperature.lat'?\nLINE 1: SELECT latt\n               ^^^^"
+        );
+        assert_eq!(
+            told("SELECT laxy FROM temperature").await,
+            "No field named laxy. Valid fields are temperature.lat, temperature.lon.\n\
+             LINE 1: SELECT laxy FROM temperature\n               ^^^^"
         );
         assert_eq!(
             told("SELECT *\nFORM temperature").await,

@@ -116,7 +116,7 @@ fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, F
                 position: position.clone(),
                 raw: stored.raw_bytes,
                 stored: stored.stored_bytes,
-                codec: stored.payload.to_string(),
+                codec: file.codec(dataset, stored.payload),
                 offset: None,
             });
             is_there = step(&mut position, &grid);

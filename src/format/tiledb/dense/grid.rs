@@ -46,8 +46,23 @@ impl IndexBox {
         ranges.all(|(outer, inner)| outer.start <= inner.start && inner.end <= outer.end)
     }
 
+    /// Divides boxes into their parts within this box, and those outside of it.
+    pub(crate) fn divide(&self, boxes: Vec<Self>) -> (Vec<Self>, Vec<Self>) {
+        let (mut within, mut outside) = (Vec::new(), Vec::new());
+        for one in boxes {
+            match one.intersection(self) {
+                Some(common) => {
+                    one.subtract(&common, &mut outside);
+                    within.push(common);
+                }
+                None => outside.push(one),
+            }
+        }
+        (within, outside)
+    }
+
     /// Appends the cells outside of `inner`, which is within this box, as boxes.
-    pub(super) fn subtract(mut self, inner: &Self, rest: &mut Vec<Self>) {
+    fn subtract(mut self, inner: &Self, rest: &mut Vec<Self>) {
         for (dimension, range) in inner.ranges.iter().enumerate() {
             let whole = self.ranges[dimension].clone();
             for outside in [whole.start..range.start, range.end..whole.end] {

@@ -100,28 +100,18 @@ impl Window {
         let mut uncovered = vec![cells];
         for (index, bounds) in array.fragment_boxes().iter().enumerate().rev() {
             let Some(bounds) = bounds else { continue };
-            let mut rest = Vec::new();
-            let mut is_seen = false;
-            for part in uncovered {
-                match part.intersection(bounds) {
-                    Some(common) => {
-                        part.subtract(&common, &mut rest);
-                        is_seen = true;
-                        window.regions.push(WindowRegion {
-                            source: Some(window.sources.len()),
-                            cells: common,
-                        });
-                    }
-                    None => rest.push(part),
-                }
-            }
-            if is_seen {
+            let (within, outside) = bounds.divide(uncovered);
+            if !within.is_empty() {
+                let source = Some(window.sources.len());
+                let regions = within.into_iter();
+                let regions = regions.map(|cells| WindowRegion { source, cells });
+                window.regions.extend(regions);
                 window.sources.push(WindowSource {
                     fragment: index,
                     tile: grid.ordinal(&tile, &grid.tile_box(bounds)),
                 });
             }
-            uncovered = rest;
+            uncovered = outside;
             if uncovered.is_empty() {
                 break;
             }

@@ -78,6 +78,12 @@ impl TileKeys {
         keys
     }
 
+    /// The size in memory in bytes, about.
+    pub fn bytes(&self) -> usize {
+        let of_cell = size_of::<usize>() + 2 * size_of::<u64>();
+        size_of::<Self>() + self.bytes.len() + self.len() * of_cell
+    }
+
     /// The number of cells.
     pub fn len(&self) -> usize {
         self.ends.len()

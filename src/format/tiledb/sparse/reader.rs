@@ -1,7 +1,6 @@
 //! Reads the data tiles of sparse arrays, and finds which of their cells count.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use lru::LruCache;
@@ -15,8 +14,8 @@ use crate::format::tiledb::reader::TileReader;
 use crate::format::tiledb::sparse::keys::{KeyTable, Seed, TileKeys};
 use crate::format::tiledb::sparse::overlap::meet;
 
-/// Maximum number of tiles whose coordinates are kept.
-const MAX_CACHED_TILES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+/// Maximum size of the coordinates that are kept. A tile that overlaps many others is compared with each of them.
+const MAX_CACHED_BYTES: usize = 16 << 20;
 
 /// Reads data tiles of a sparse array. Each thread keeps one reader, whose buffers are reused.
 ///
@@ -31,6 +30,8 @@ pub struct SparseReader {
     array: Arc<TileDbArray>,
     tiles: TileReader,
     coordinates: LruCache<(usize, u64), Arc<TileKeys>>,
+    /// The size of these coordinates in bytes.
+    cached_bytes: usize,
     seed: Seed,
 }
 
@@ -52,7 +53,8 @@ impl SparseReader {
         Ok(Self {
             array,
             tiles: TileReader::default(),
-            coordinates: LruCache::new(MAX_CACHED_TILES),
+            coordinates: LruCache::unbounded(),
+            cached_bytes: 0,
             seed: Seed::random(),
         })
     }
@@ -332,7 +334,13 @@ impl SparseReader {
             false => None,
         };
         let keys = Arc::new(TileKeys::new(&mut dimensions, timestamps, self.seed));
+        self.cached_bytes += keys.bytes();
         self.coordinates.put((fragment, tile), Arc::clone(&keys));
+        while self.cached_bytes > MAX_CACHED_BYTES
+            && let Some((_, oldest)) = self.coordinates.pop_lru()
+        {
+            self.cached_bytes -= oldest.bytes();
+        }
         Ok(keys)
     }
 }
@@ -438,5 +446,20 @@ mod tests {
         let selection = reader.selection(30, 0).unwrap();
         assert_eq!(selection, Some(vec![true, false]));
         assert!(read(&array) <= 3, "{}", read(&array));
+    }
+
+    #[test]
+    fn coordinates_of_small_tiles_are_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let array = create(&folder.path().join("array"), 200, 5000);
+        let mut reader = SparseReader::new(Arc::clone(&array)).unwrap();
+        // The first tile meets all others.
+        reader.selection(0, 0).unwrap();
+        let read = reader.bytes_read();
+        assert!(read > 0);
+        for fragment in 0..200 {
+            reader.selection(fragment, 0).unwrap();
+        }
+        assert_eq!(reader.bytes_read(), read);
     }
 }

@@ -270,7 +270,7 @@ impl GridSource for ArrayDataset {
     fn describe_chunk(&self, chunk: &[u64], options: &ReadOptions) -> Result<ChunkDescription> {
         let stored = self.file().chunk(self.dataset(), chunk, options.access)?;
         Ok(ChunkDescription {
-            codec: stored.payload.to_string(),
+            codec: self.file().codec(self.dataset(), stored.payload),
             offset: match stored.payload {
                 Payload::Raw(offset) | Payload::Zstd(offset) => Some(offset),
                 Payload::Encoded(_) => None,
@@ -305,7 +305,7 @@ impl GridSource for ArrayDataset {
             };
             match file.chunk(dataset, &chunk, file.access()) {
                 Ok(stored) => {
-                    codecs.insert(stored.payload.to_string());
+                    codecs.insert(file.codec(dataset, stored.payload));
                     stored_bytes = u64::saturating_add(stored_bytes, stored.stored_bytes);
                 }
                 Err(error) if problems.len() < most_problems => problems.push(error.to_string()),

@@ -304,7 +304,7 @@ impl BlockList for DocumentBlocks {
         })
     }
 
-    fn column_statistics(&self, column: usize, _options: &ReadOptions) -> Result<ColumnStatistics> {
+    fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics> {
         let mut statistics = ColumnStatistics::new_unknown();
         let groups = 0..self.file.row_groups().len();
         let nulls: u64 = groups
@@ -312,7 +312,7 @@ impl BlockList for DocumentBlocks {
             .map(|group| self.chunk(group, column).nulls)
             .sum();
         statistics.null_count = Precision::Exact(nulls as usize);
-        if self.is_changed(column)? {
+        if !options.zone_maps || self.is_changed(column)? {
             return Ok(statistics);
         }
         let mut all: Option<(Scalar<'_>, Scalar<'_>)> = None;

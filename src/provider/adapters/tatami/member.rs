@@ -154,18 +154,17 @@ impl BlockSource for MemberTable {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         let mut unopened = self.unopened();
         if !columns.is_empty() {
-            let Some(predicate) = conjunction_opt(filters.iter().map(Arc::clone)) else {
-                return self.table()?.select(filters, columns);
-            };
-            let options = ReadOptions::default();
-            let whole = PlannedBlocks::new(Arc::new(unopened.clone()), BlockOrder::All);
-            let pruned = prune_blocks(self, &whole, &predicate, &options)?;
-            unopened.is_selected = pruned.steps.is_none_or(|steps| steps.count() > 0);
+            if let Some(predicate) = conjunction_opt(filters.iter().map(Arc::clone)) {
+                let whole = PlannedBlocks::new(Arc::new(unopened.clone()), BlockOrder::All);
+                let pruned = prune_blocks(self, &whole, &predicate, options)?;
+                unopened.is_selected = pruned.steps.is_none_or(|steps| steps.count() > 0);
+            }
             if unopened.is_selected {
-                return self.table()?.select(filters, columns);
+                return self.table()?.select(filters, columns, options);
             }
         }
         Ok(SelectedBlocks {
@@ -236,9 +235,9 @@ impl BlockList for UnopenedMember {
         Ok(self.member.bytes)
     }
 
-    fn availability(&self, column: usize, _options: &ReadOptions) -> Availability {
+    fn availability(&self, column: usize, options: &ReadOptions) -> Availability {
         Availability {
-            is_known: self.bounds(column).is_some(),
+            is_known: options.zone_maps && self.bounds(column).is_some(),
             unusable: None,
         }
     }

@@ -17,7 +17,7 @@ use crate::provider::adapters::tatami::rows::RowReader;
 use crate::provider::adapters::tatami::search;
 use crate::provider::adapters::tatami::values;
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
-use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockList, BlockSource, ColumnKind, SelectedBlocks};
 
@@ -237,6 +237,7 @@ impl BlockSource for DocumentTable {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        _options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         let stored = columns
             .iter()

@@ -18,6 +18,7 @@ use crate::grid::{Axis, CoordinateSource, IndexSet};
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::many_files::axis_union::AxisUnion;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::recipe::Recipe;
@@ -227,6 +228,7 @@ impl BlockSource for FileTable {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
         let filters = filters.iter().map(Arc::clone);
@@ -245,7 +247,7 @@ impl BlockSource for FileTable {
         for (number, member) in self.members.iter().enumerate() {
             let is_selected = files.contains(number as u64);
             let filters: &[_] = if is_selected { &of_axes } else { &[] };
-            let selected = member.select(filters, &columns)?;
+            let selected = member.select(filters, &columns, options)?;
             let of_member = selected.blocks.total();
             total = total.and_then(|total| total.checked_add(of_member?));
             for filter in selected.residual {
@@ -295,6 +297,24 @@ impl BlockSource for FileTable {
             files,
             has_file_column: self.has_file_column,
         }))
+    }
+
+    fn renewed(&self) -> Result<Option<Arc<dyn BlockSource>>> {
+        let renewed = self.members.iter().map(|member| member.renewed());
+        let renewed = renewed.collect::<Result<Vec<_>>>()?;
+        if renewed.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let members = renewed.into_iter().zip(&self.members);
+        let members = members.map(|(renewed, old)| renewed.unwrap_or_else(|| Arc::clone(old)));
+        let paths: Vec<PathBuf> = self.paths()?.into_iter().map(PathBuf::from).collect();
+        let table = Self::new(
+            &self.location,
+            &paths,
+            members.collect(),
+            self.has_file_column,
+        )?;
+        Ok(Some(Arc::new(table)))
     }
 
     fn describe(&self) -> Result<TableDescription> {

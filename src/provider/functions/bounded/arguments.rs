@@ -90,6 +90,14 @@ impl Argument {
         }
     }
 
+    /// Returns the size of each value in bytes, with all elements of lists.
+    pub fn bytes(&self) -> Result<Numbers> {
+        match list_element(self.array.data_type()) {
+            Some(_) => Ok(self.list_sizes()?.0),
+            None => self.element_bytes(),
+        }
+    }
+
     /// Returns the size of all elements of each list in bytes, and their number. Elements of lists in
     /// lists are counted one by one.
     pub fn list_sizes(&self) -> Result<(Numbers, Numbers)> {

@@ -1,4 +1,4 @@
-//! The operator `||` of texts as a function.
+//! The operator `||` of texts and binary values as a function.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Concatenates two texts of the same type. The result is null if one of them is null.
+/// Concatenates two texts or binary values of the same type. The result is null if one of them is null.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Concatenation {
     signature: Signature,
@@ -41,10 +41,10 @@ impl ScalarUDFImpl for Concatenation {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        let [left, _] = take_function_args(Self::NAME, arg_types)?;
+        let [left, right] = take_function_args(Self::NAME, arg_types)?;
         // The kernel decides, because it has no kernel for some types.
-        let empty = new_empty_array(left);
-        Ok(concat_elements_dyn(&empty, &empty)?.data_type().clone())
+        let joined = concat_elements_dyn(&new_empty_array(left), &new_empty_array(right))?;
+        Ok(joined.data_type().clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -62,10 +62,10 @@ impl ScalarUDFImpl for Concatenation {
             false => 1,
         };
         let [left, right] = take_function_args(Self::NAME, &args.args)?;
-        let texts = concat_elements_dyn(&left.to_array(rows)?, &right.to_array(rows)?)?;
+        let joined = concat_elements_dyn(&left.to_array(rows)?, &right.to_array(rows)?)?;
         Ok(match args.args.iter().any(is_array) {
-            true => ColumnarValue::Array(texts),
-            false => ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?),
+            true => ColumnarValue::Array(joined),
+            false => ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?),
         })
     }
 

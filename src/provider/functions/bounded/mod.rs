@@ -9,7 +9,6 @@ mod arguments;
 mod concatenation;
 mod sizes;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -31,20 +30,29 @@ use crate::provider::functions::bounded::sizes::Sizes;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::sql::budget::Limits;
 
+pub(crate) use crate::provider::functions::bounded::sizes::is_text_or_binary;
+
 /// The size of a batch up to which values are not reserved, as those of other functions.
 const UNRESERVED_BYTES: usize = 1 << 20;
 
 /// The names of the bounded functions.
-const BOUNDED: [(&str, Growth); 13] = [
+const BOUNDED: [(&str, Growth); 20] = [
     ("repeat", Growth::Repeat),
     ("lpad", Growth::Pad),
     ("rpad", Growth::Pad),
     ("replace", Growth::Replace),
     ("concat", Growth::Concat),
     ("concat_ws", Growth::ConcatSeparated),
+    ("overlay", Growth::Concat),
+    ("encode", Growth::Encode),
     ("regexp_replace", Growth::RegularExpression),
     ("array_to_string", Growth::ListText),
-    ("array_concat", Growth::ListConcat),
+    ("make_array", Growth::ListOf),
+    ("array_append", Growth::ListOf),
+    ("array_prepend", Growth::ListOf),
+    ("array_concat", Growth::ListOf),
+    ("array_union", Growth::ListOf),
+    ("array_replace_all", Growth::ListReplace),
     ("array_repeat", Growth::ListRepeat),
     ("array_resize", Growth::ListResize),
     ("range", Growth::Series),
@@ -60,16 +68,20 @@ enum Growth {
     Pad,
     /// `replace(text, from, to)`.
     Replace,
-    /// `concat(text, ...)`, `text || text`.
+    /// `concat(text, ...)`, `text || text`, `binary || binary`, `overlay(text PLACING text FROM start)`.
     Concat,
+    /// `encode(value, encoding)`.
+    Encode,
     /// `concat_ws(separator, text, ...)`.
     ConcatSeparated,
     /// `regexp_replace(text, pattern, replacement, flags)`.
     RegularExpression,
     /// `array_to_string(list, separator, null text)`.
     ListText,
-    /// `array_concat(list, ...)`.
-    ListConcat,
+    /// A list with the elements of the arguments: `make_array(element, ...)`, `array_concat(list, ...)`.
+    ListOf,
+    /// `array_replace_all(list, from, to)`.
+    ListReplace,
     /// `array_repeat(element, count)`.
     ListRepeat,
     /// `array_resize(list, length, element)`.
@@ -78,29 +90,19 @@ enum Growth {
     Series,
 }
 
-/// Returns bounded versions of the session's functions that need a bound and have none yet.
-pub fn bounded(
-    functions: &HashMap<String, Arc<ScalarUDF>>,
-    memory: &SessionMemory,
-) -> Vec<ScalarUDF> {
-    let found = BOUNDED.iter().filter_map(|(name, growth)| {
-        let inner = Arc::clone(functions.get(*name)?);
-        let is_bounded = inner.inner().is::<Bounded>();
-        (!is_bounded).then(|| {
-            ScalarUDF::from(Bounded {
-                inner,
-                growth: *growth,
-                memory: memory.clone(),
-            })
+/// Returns the bounded version of a function that needs a bound and has none yet.
+pub fn bounded(function: &Arc<ScalarUDF>, memory: &SessionMemory) -> Option<ScalarUDF> {
+    let (_, growth) = BOUNDED.iter().find(|(name, _)| *name == function.name())?;
+    (!function.inner().is::<Bounded>()).then(|| {
+        ScalarUDF::from(Bounded {
+            inner: Arc::clone(function),
+            growth: *growth,
+            memory: memory.clone(),
         })
-    });
-    found.collect()
+    })
 }
 
-/// The name of the function that [`concatenation`] returns.
-pub const CONCATENATION: &str = Concatenation::NAME;
-
-/// Returns the operator `||` of texts as a bounded function.
+/// Returns the operator `||` of texts and binary values as a bounded function.
 pub fn concatenation(memory: &SessionMemory) -> ScalarUDF {
     ScalarUDF::from(Bounded {
         inner: Arc::new(Concatenation::new().into()),
@@ -207,14 +209,8 @@ impl ScalarUDFImpl for Bounded {
         let simplified = self.inner.simplify(args, info)?;
         // DataFusion may return a call of its own function, with fewer arguments.
         if let ExprSimplifyResult::Simplified(Expr::ScalarFunction(call)) = &simplified
-            && let Some((_, growth)) = BOUNDED.iter().find(|(name, _)| *name == call.func.name())
-            && !call.func.inner().is::<Self>()
+            && let Some(bounded) = bounded(&call.func, &self.memory)
         {
-            let bounded = ScalarUDF::from(Self {
-                inner: Arc::clone(&call.func),
-                growth: *growth,
-                memory: self.memory.clone(),
-            });
             return Ok(ExprSimplifyResult::Simplified(
                 bounded.call(call.args.clone()),
             ));

@@ -11,7 +11,7 @@ use super::Growth;
 use super::arguments::{Argument, DAY, Numbers, list_element};
 
 /// The maximum length of a number or a time as text, in bytes.
-const NUMBER_BYTES: u64 = 40;
+const NUMBER_BYTES: i64 = 40;
 
 /// The arguments that determine the size of each value.
 pub(super) enum Sizes<'a> {
@@ -21,14 +21,13 @@ pub(super) enum Sizes<'a> {
     Replaced([&'a Argument; 3]),
     /// A text, a regular expression, the replacement of its matches, and perhaps flags.
     Matched(&'a [Argument], Matcher),
-    /// The elements of a list as one text: the size and the number of the elements, and the lengths of the
-    /// texts between them and in place of nulls.
+    /// The elements of a list: their size and number, and the sizes of what each element may add.
     Listed {
         bytes: Numbers,
         count: Numbers,
-        between: Vec<Numbers>,
+        added: Vec<Numbers>,
     },
-    /// The lengths of the texts that are joined, and the number of times that each occurs.
+    /// The sizes of the parts that are joined, and the number of times that each occurs.
     Joined(Vec<(Numbers, u64)>),
     /// A series from `start` to `stop` by `step`. `start` and `stop` have the factor that
     /// [`Argument::instants`] returns.
@@ -68,17 +67,36 @@ impl<'a> Sizes<'a> {
             (Growth::ListText, [list, texts @ ..])
                 if list_element(list.array.data_type()).is_some() =>
             {
-                let between = texts.iter().map(Argument::lengths);
+                // The texts between elements and in place of nulls, and numbers as texts.
+                let added = texts.iter().map(Argument::lengths);
+                let added = added.chain([Ok(Numbers::all(NUMBER_BYTES))]);
                 let (bytes, count) = list.list_sizes()?;
                 Self::Listed {
                     bytes,
                     count,
-                    between: between.collect::<Result<_>>()?,
+                    added: added.collect::<Result<_>>()?,
                 }
             }
-            (Growth::ListConcat, lists) => {
-                let lists = lists.iter().map(|list| Ok((list.list_sizes()?.0, 1)));
-                Self::Joined(lists.collect::<Result<_>>()?)
+            (Growth::ListReplace, [list, _, to]) => {
+                let (bytes, count) = list.list_sizes()?;
+                let is_longer = to.array.data_type().primitive_width().is_none();
+                let added = is_longer.then(|| to.bytes()).transpose()?;
+                Self::Listed {
+                    bytes,
+                    count,
+                    added: added.into_iter().collect(),
+                }
+            }
+            (Growth::ListOf, parts) => {
+                let parts = parts.iter().map(|part| Ok((part.bytes()?, 1)));
+                Self::Joined(parts.collect::<Result<_>>()?)
+            }
+            (Growth::Encode, [value, ..]) if is_text_or_binary(value.array.data_type()) => {
+                Self::Units {
+                    count: value.lengths()?,
+                    // Hexadecimal digits.
+                    bytes: Numbers::all(2),
+                }
             }
             (Growth::Concat, texts) => Self::Joined(joined(texts)?),
             (Growth::ConcatSeparated, [separator, texts @ ..]) => {
@@ -143,14 +161,13 @@ impl<'a> Sizes<'a> {
             Self::Listed {
                 bytes,
                 count,
-                between,
+                added,
             } => {
                 let number = |numbers: &Numbers| {
                     let number = numbers.get(row).unwrap_or(0);
                     u64::try_from(number).unwrap_or(0)
                 };
-                let texts = between.iter().map(number);
-                let each = texts.fold(NUMBER_BYTES, u64::saturating_add);
+                let each = added.iter().map(number).fold(0, u64::saturating_add);
                 let all = number(count).saturating_mul(each);
                 Some(all.saturating_add(number(bytes)))
             }
@@ -234,16 +251,19 @@ impl Matcher {
     }
 }
 
-/// Returns the lengths of texts. Other types, which the function itself rejects or converts, count
-/// as short.
+/// Returns the lengths of texts and binary values. Other types, which the function itself rejects or
+/// converts, count as short.
 fn joined(texts: &[Argument]) -> Result<Vec<(Numbers, u64)>> {
-    let lengths = texts
-        .iter()
-        .map(|text| match text.array.data_type().is_string() {
-            true => Ok((text.lengths()?, 1)),
-            false => Ok((Numbers::all(0), 1)),
-        });
+    let lengths = texts.iter().map(|text| match text.array.data_type() {
+        data_type if is_text_or_binary(data_type) => Ok((text.lengths()?, 1)),
+        _ => Ok((Numbers::all(0), 1)),
+    });
     lengths.collect()
+}
+
+/// Returns `true` if values are texts or binary values.
+pub fn is_text_or_binary(data_type: &DataType) -> bool {
+    data_type.is_string() || data_type.is_binary()
 }
 
 fn is_ascii(argument: &Argument) -> bool {

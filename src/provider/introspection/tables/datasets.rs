@@ -8,6 +8,7 @@ use datafusion::common::{DataFusionError, Result};
 
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::error::describe;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
@@ -21,7 +22,9 @@ pub(crate) struct Datasets;
 /// Returns all blocks of a table.
 pub(super) fn all_blocks(source: &dyn BlockSource) -> Result<Arc<dyn BlockList>> {
     let columns: Vec<_> = (0..source.schema().fields().len()).collect();
-    Ok(source.select(&[], &columns)?.blocks)
+    Ok(source
+        .select(&[], &columns, &ReadOptions::default())?
+        .blocks)
 }
 
 /// A table. The description of its chunks or blocks is read on first use.

@@ -254,7 +254,11 @@ fn rows(state: &dyn Session) -> Vec<Row> {
         };
         rows.insert((name.to_string(), kind), row);
     };
-    for (name, function) in state.scalar_functions() {
+    // The operator `||` is a function of the session, too.
+    let is_name =
+        |name: &str| name.starts_with(|first: char| first.is_alphabetic() || first == '_');
+    let scalars = state.scalar_functions().iter();
+    for (name, function) in scalars.filter(|(name, _)| is_name(name)) {
         add(name, function.name(), "SCALAR", function.documentation());
     }
     for (name, function) in state.higher_order_functions() {

@@ -1,12 +1,12 @@
 //! Rewrites of expressions, most of them before DataFusion resolves their types.
 
-mod concatenations;
+mod bounded_functions;
 mod durations;
 mod fixed_sizes;
 mod nearest;
 mod written_times;
 
-pub(crate) use concatenations::BoundedConcatenations;
+pub(crate) use bounded_functions::BoundedFunctions;
 pub(crate) use durations::ComparedDurations;
 pub(crate) use fixed_sizes::FixedSizes;
 pub(crate) use nearest::ResolveNearest;

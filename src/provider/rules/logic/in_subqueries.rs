@@ -11,12 +11,14 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
     lit,
 };
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::provider::plans::conjunction::joined;
 
 /// A rule that makes `IN (SELECT ...)` evaluate to NULL where SQL requires it, in filters that
 /// combine `IN` with other predicates.
@@ -39,7 +41,7 @@ impl AnalyzerRule for NullAwareInSubqueries {
             let schema = Arc::clone(filter.input.schema());
             let conjuncts = split_conjunction_owned(filter.predicate).into_iter();
             let conjuncts = conjuncts.map(|conjunct| null_aware(conjunct, &schema));
-            let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+            let predicate = joined(conjuncts.collect::<Result<_>>()?, Expr::and);
             let predicate = predicate.unwrap_or_else(|| lit(true));
             let filter = Filter::try_new(predicate, filter.input)?;
             Ok(Transformed::yes(LogicalPlan::Filter(filter)))

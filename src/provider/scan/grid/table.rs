@@ -8,6 +8,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::product_mask::kept_chunks;
 use crate::provider::planning::pushdown::Pushdown;
 use crate::provider::scan::grid::blocks::GridBlocks;
@@ -80,6 +81,7 @@ impl BlockSource for GridTable {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        _options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         let grid = for_columns(&self.grid, columns);
         let Pushdown {

@@ -3,6 +3,10 @@
 use datafusion::common::config::{ConfigEntry, ConfigField};
 use datafusion::common::{Result, config_err};
 
+/// The maximum of `tet.max_expression_operators`. Planning and evaluation recurse once per operator, on
+/// the stacks of the commands and the server.
+const MAX_OPERATORS: usize = 5_000;
+
 /// Limits of a statement and of the values it creates: `SET tet.max_plan_nodes = 50000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -11,7 +15,7 @@ pub struct Limits {
     pub statement_bytes: usize,
     /// `tet.max_expression_operators`: operators of one expression. ANDs and ORs are counted
     /// separately: [`ANDS_PER_OPERATOR`](super::ANDS_PER_OPERATOR) and
-    /// [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many are allowed.
+    /// [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many are allowed. At most 5,000.
     pub expression_operators: usize,
     /// `tet.max_plan_nodes`: nodes of the plan, with every common table expression and view counted
     /// at each use.
@@ -43,7 +47,7 @@ impl Limits {
     /// Sets the limit with this name, one of [`Self::NAMES`].
     ///
     /// # Errors
-    /// Fails if the value is not a positive integer, or the name is unknown.
+    /// Fails if the value is not a positive integer or exceeds what is possible, or the name is unknown.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let mut number = 0usize;
         ConfigField::set(&mut number, "", value)?;
@@ -52,6 +56,9 @@ impl Limits {
         }
         match name {
             "max_statement_bytes" => self.statement_bytes = number,
+            "max_expression_operators" if number > MAX_OPERATORS => {
+                return config_err!("tet.{name}: found {number}, expected at most {MAX_OPERATORS}");
+            }
             "max_expression_operators" => self.expression_operators = number,
             "max_plan_nodes" => self.plan_nodes = number,
             "max_value_bytes" => self.value_bytes = number,

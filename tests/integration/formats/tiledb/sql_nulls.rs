@@ -8,7 +8,7 @@ use tet_sql::format::tiledb::{
     Interval, Layout, Pipeline, Scalar, Schema, TileBuffers, WriteOptions, default_fill,
 };
 
-use super::sql_tables::create;
+use super::sql_tables::{create, numbers_below};
 use super::{arrays, refusals};
 use crate::support::sql::{error, rows, run, session};
 
@@ -133,6 +133,54 @@ async fn bytes_are_null_only_where_no_fragment_holds_them() {
         assert_eq!(rows(&ctx, &sql).await, ["22"]);
         assert_eq!(rows(&ctx, "SELECT count(a) FROM t").await, ["36"]);
     }
+}
+
+#[tokio::test]
+async fn bytes_are_null_outside_of_generated_boxes() {
+    let (ctx, folder) = (session(), tempfile::tempdir().unwrap());
+    let mut below = numbers_below(8);
+    let mut counts = [0; 2];
+    for case in 0..60 {
+        let mut corners = Vec::new();
+        for _ in 0..below(9) {
+            let [top, left] = [below(6), below(6)];
+            corners.push([
+                top,
+                left,
+                top + 1 + below(6 - top),
+                left + 1 + below(6 - left),
+            ]);
+        }
+        if case % 2 == 0 {
+            // All cells, in two boxes between the others.
+            let middle = 1 + below(5);
+            corners.insert(below(corners.len() + 1), [0, 0, middle, 6]);
+            corners.insert(below(corners.len() + 1), [middle, 0, 6, 6]);
+        }
+        let mut held = [[false; 6]; 6];
+        for [top, left, bottom, right] in &corners {
+            for row in &mut held[*top..*bottom] {
+                row[*left..*right].fill(true);
+            }
+        }
+        let boxes = corners.iter().map(|corners| {
+            let [top, left, bottom, right] = corners.map(|corner| corner as u64);
+            ([top, left], [bottom, right], 255)
+        });
+        let boxes: Vec<_> = boxes.collect();
+        let path = folder.path().join(case.to_string());
+        bytes(&path, Datatype::Uint8, &boxes);
+        create(&ctx, &path, WHOLE).await;
+        let held = held.iter().flatten().filter(|held| **held).count();
+        for sql in [
+            "SELECT count(a), count(*) FROM t",
+            "SELECT count(a), count(*) FROM (SELECT * FROM t ORDER BY x, y)",
+        ] {
+            assert_eq!(rows(&ctx, sql).await, [format!("{held} 36")], "{boxes:?}");
+        }
+        counts[usize::from(held == 36)] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
 }
 
 /// Copies an array, creates the table `t` over the copy, and inserts the rows of the table.

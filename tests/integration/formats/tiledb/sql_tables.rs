@@ -38,7 +38,7 @@ fn fragments(array: &Path) -> Vec<String> {
 }
 
 /// Returns a function that draws numbers below a limit.
-fn numbers_below(mut state: u64) -> impl FnMut(usize) -> usize {
+pub fn numbers_below(mut state: u64) -> impl FnMut(usize) -> usize {
     move |end| {
         state = state
             .wrapping_mul(6364136223846793005)

@@ -312,3 +312,15 @@ fn unpack_flag_of_the_commands() {
     assert_eq!(ask(&[tet, "-c", file]), "v\n-2315\n");
     assert_eq!(ask(&["--unpack", "always", tet, "-c", file]), "v\n250.0\n");
 }
+
+#[tokio::test]
+async fn codecs_are_named() {
+    let (_folder, path) = unpacked("layouts_v3.zarr");
+    let ctx = open(&path, ArrayOptions::new()).await;
+    let sql = "SELECT array_to_string(codecs, '; ') FROM tet_datasets() \
+               WHERE table_name IN ('blosc', 'gzip', 'raw', 'zstd') ORDER BY table_name";
+    let expected = ["bytes, blosc", "bytes, gzip", "bytes", "bytes, zstd"];
+    assert_eq!(rows(&ctx, sql).await, expected);
+    let sql = "SELECT DISTINCT codec FROM tet_chunks('zstd')";
+    assert_eq!(rows(&ctx, sql).await, ["bytes, zstd"]);
+}

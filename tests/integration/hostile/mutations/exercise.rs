@@ -50,11 +50,11 @@ pub fn read(path: &Path, access: Access) -> usize {
 pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     let source = table.source();
     let columns: Vec<_> = (0..source.schema().fields().len()).collect();
-    let blocks = source.select(&[], &columns)?.blocks;
     let read_options = ReadOptions {
         access,
         ..ReadOptions::default()
     };
+    let blocks = source.select(&[], &columns, &read_options)?.blocks;
     for column in &columns {
         blocks.column_statistics(*column, &read_options)?;
     }

@@ -7,6 +7,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 use tet_sql::provider::catalog::description::TableDescription;
+use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::{BlockSource, ColumnKind, DIMENSION, SelectedBlocks};
 use tet_sql::{ArrayOptions, ArrayTable};
 
@@ -63,8 +64,9 @@ impl BlockSource for Marked {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
+        options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
-        self.points.select(filters, columns)
+        self.points.select(filters, columns, options)
     }
 
     fn describe(&self) -> Result<TableDescription> {

@@ -28,6 +28,9 @@ use crate::provider::source::{Availability, CellFormat, ColumnBounds, GridSource
 
 /// The maximum length of an axis of years or months, whose coordinates are not evenly spaced.
 const MAX_CALENDAR_LENGTH: u64 = 1 << 24;
+/// The maximum number of boxes that are compared with fragments to find out whether fragments hold all cells,
+/// which takes a few milliseconds.
+const MAX_COMPARED: usize = 1 << 16;
 
 /// A dense array as a grid. Each chunk is a space tile, in which newer fragments overwrite the
 /// cells of older ones.
@@ -141,39 +144,27 @@ impl DenseGrid {
     }
 
     /// Returns `true` if fragments hold all cells of the grid. Returns `false` if that is unknown
-    /// because the grid has too many chunks.
+    /// because too many boxes would be compared.
     fn covers(&self, attribute: usize) -> FormatResult<bool> {
         let array = self.stored.array();
+        let mut uncovered = vec![self.cells.clone()];
+        uncovered.retain(|cells| !cells.is_empty());
+        let mut compared = 0;
         // The newest fragments come last.
         for (fragment, bounds) in array.fragment_boxes().iter().enumerate().rev() {
-            let common = bounds
-                .as_ref()
-                .and_then(|bounds| bounds.intersection(&self.cells));
-            let Some(common) = common else { continue };
-            if array.attribute_in(fragment, attribute)?.is_none() {
-                // Its cells have no value of the attribute, whatever older fragments hold.
-                break;
+            let Some(bounds) = bounds else { continue };
+            compared += uncovered.len();
+            if compared > MAX_COMPARED {
+                return Ok(false);
             }
-            if common == self.cells {
-                return Ok(true);
+            let (within, outside) = bounds.divide(uncovered);
+            // The cells of a fragment without the attribute have no value, whatever older fragments hold.
+            if !within.is_empty() && array.attribute_in(fragment, attribute)?.is_none() {
+                return Ok(false);
             }
+            uncovered = outside;
         }
-        let Some(count) = self.count_of_few_chunks() else {
-            return Ok(false);
-        };
-        let chunks: Vec<_> = self.chunk_grid.axes().map(|axis| 0..axis.count()).collect();
-        for number in 0..count {
-            let chunk = ChunkGrid::nth_of(&chunks, number);
-            let window = array.window(self.cells_of(&self.chunk_grid.window(&chunk)))?;
-            for region in window.regions() {
-                let source = region.source.map(|source| window.sources()[source]);
-                let field = source.map(|source| array.attribute_in(source.fragment, attribute));
-                if field.transpose()?.flatten().is_none() {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+        Ok(uncovered.is_empty())
     }
 
     /// The average size of the decoded attributes of a cell in bytes, roughly.

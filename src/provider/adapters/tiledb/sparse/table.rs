@@ -15,6 +15,7 @@ use crate::provider::adapters::tiledb::sparse::blocks::SparseBlocks;
 use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray};
 use crate::provider::attributes::plain;
 use crate::provider::catalog::description::{DimensionDescription, TableDescription};
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::pruning::{pruning_predicate, with_zeros};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockSource, ColumnKind, DIMENSION, SelectedBlocks};
@@ -145,6 +146,7 @@ impl BlockSource for SparseTable {
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         _columns: &[usize],
+        _options: &ReadOptions,
     ) -> Result<SelectedBlocks> {
         let left = self.fragments_left(filters)?;
         let left = left.filter(|left| left.contains(&false));

@@ -364,7 +364,7 @@ fn with_attribute(
         columns: selected,
     };
     let SelectedBlocks { blocks, kept, .. } =
-        source.select(&selected_by.filters, &selected_by.columns)?;
+        source.select(&selected_by.filters, &selected_by.columns, &old.options)?;
     let predicate = old.filter.as_ref().map(|filter| {
         replace_columns(filter, &|number| {
             let column = *old.columns.get(number)?;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result, internal_err};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 
 use crate::provider::plans::below::{columns_in, replace_columns};
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::rules::nested_loops::is_recursive;
 use crate::provider::rules::probe_sides::rows;
 
@@ -143,12 +144,13 @@ impl Joined {
     /// Returns the filter that consists of some of the conjuncts of the join's filter; `None` if
     /// there are none.
     pub fn filter_of(&self, conjuncts: &[Arc<dyn PhysicalExpr>]) -> Result<Option<JoinFilter>> {
-        let Some(filter) = self.filter.as_ref().filter(|_| !conjuncts.is_empty()) else {
+        let expression = conjunction_opt(conjuncts.iter().cloned());
+        let (Some(filter), Some(expression)) = (&self.filter, expression) else {
             return Ok(None);
         };
         let used = columns_in(conjuncts.iter());
         let schema = Arc::new(filter.schema().project(&used)?);
-        let expression = replace_columns(&conjunction(conjuncts.iter().cloned()), &|number| {
+        let expression = replace_columns(&expression, &|number| {
             let place = used.binary_search(&number).ok()?;
             let name = schema.field(place).name();
             Some(Arc::new(Column::new(name, place)))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
-use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
@@ -15,6 +15,7 @@ use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{columns_in, replace_columns};
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::SelectedBlocks;
 
@@ -127,7 +128,7 @@ impl KeyedScan {
             columns: selected,
         };
         let SelectedBlocks { blocks, kept, .. } =
-            source.select(&selected_by.filters, &selected_by.columns)?;
+            source.select(&selected_by.filters, &selected_by.columns, &old.options)?;
         let plan = ScanPlan {
             columns: read.clone(),
             projection: read.clone(),
@@ -139,8 +140,7 @@ impl KeyedScan {
             selected_by,
         };
         let conjuncts = side.below.conjuncts.iter();
-        let predicate =
-            (!side.below.conjuncts.is_empty()).then(|| conjunction(conjuncts.clone().cloned()));
+        let predicate = conjunction_opt(conjuncts.clone().cloned());
         let mut scan = ArrayScan::of_blocks(
             Arc::clone(&source),
             PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
