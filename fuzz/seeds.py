@@ -195,6 +195,10 @@ def main():
         for path in documents:
             for selector in b"\0\1":
                 corpora.add("documents", bytes([selector]) + path.read_bytes())
+        for path in sorted((source / "hdf5").glob("*.h5")) + sorted((source / "hdf5").glob("*.nc")):
+            for target in ("hdf5", "open"):
+                corpora.add(target, path.read_bytes())
+            corpora.add("query", path.read_bytes() + b"\0\0")
         for path in sorted((source / "netcdf").glob("*.nc")):
             for target in ("netcdf", "open"):
                 corpora.add(target, path.read_bytes())

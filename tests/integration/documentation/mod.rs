@@ -79,6 +79,9 @@ const TILEDB_ARRAYS: [(&str, &str); 3] = [
     ("readings", "deletes_nodups_raw"),
 ];
 
+/// The file that `docs/netcdf.md` refers to, among the files of the tests.
+const NETCDF_FILE: &str = "tests/data/hdf5/netcdf.nc";
+
 /// The table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -181,6 +184,9 @@ impl PageDirectories {
                 let from = repository().join("tests/data/tiledb/arrays").join(of);
                 copy_directory(&from, &folder.path().join(array));
             }
+        }
+        if name == "docs/netcdf.md" {
+            fs::copy(repository().join(NETCDF_FILE), folder.path().join("air.nc")).unwrap();
         }
         let parent = Path::new(name).parent().unwrap().with_extension("md");
         if let Some(earlier) = self.0.lock().unwrap().get(parent.to_str().unwrap()) {
