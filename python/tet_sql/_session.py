@@ -29,7 +29,8 @@ def connect(
     Files are opened as by the command ``tet-sql``: array files (``.tet``, Zarr, NumPy, TileDB), documents
     (``.tatami``) and rows (CSV, Parquet, JSON, Arrow). An array file becomes a schema named after its stem, and each
     of its arrays a table; ``"name=path"`` chooses the name. The first array file is the default schema. A file of
-    rows becomes a table, and a directory stands for all ``.tet`` files in it.
+    rows becomes a table, and a directory stands for all ``.tet`` files in it. URLs (``s3://``, ``gs://``, ``az://``,
+    ``https://``) work in place of paths.
 
     Parameters
     ----------

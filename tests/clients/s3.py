@@ -4,6 +4,7 @@
     tests/clients/run s3.py
 """
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from moto.server import ThreadedMotoServer
 
 BINARY = Path(sys.argv[1]).resolve()
 QUERIES = [
-    "SELECT count(*), sum(temperature), avg(humidity) FROM {}",
+    "SELECT count(*) AS n, sum(temperature) AS s, avg(humidity) AS mean FROM {}",
     "SELECT lat, max(temperature) AS m FROM {} GROUP BY lat ORDER BY lat",
     "SELECT * FROM {} WHERE lat = 40 AND lon < 50 AND time < '2024-01-01T05:00' ORDER BY time, lon",
     "SELECT time, count(*) AS n FROM {} WHERE temperature > 20 GROUP BY time ORDER BY time",
@@ -34,6 +35,7 @@ def run(statements, environment, check=True):
 
 
 def main():
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -77,7 +79,7 @@ def main():
         for name in ["copied.tet", "copied.zarr"]:
             copy = f"COPY (SELECT time, lat, lon, temperature FROM 's3://arrays/weather.tet#time_lat_lon') TO 's3://arrays/{name}'"
             run([copy], environment)
-            query = "SELECT count(*), round(sum(value), 3) FROM {}"
+            query = "SELECT count(*) AS n, round(sum(value), 3) AS s FROM {}"
             local, _ = run([query.format(f"'{directory}/weather.tet#temperature'")], environment)
             remote, _ = run([query.format(f"'s3://arrays/{name}#temperature'")], environment)
             assert local == remote, f"{name}\n{local}\n{remote}"

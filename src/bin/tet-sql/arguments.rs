@@ -41,8 +41,8 @@ rows becomes a table of the default schema, named after its stem.";
 )]
 pub struct Arguments {
     /// Files to open: of arrays (.tet, X.tet.d, .zarr, .npy, .npz, TileDB), documents (.tatami) or
-    /// rows (.csv, .parquet, .json, .arrow); NAME=FILE chooses the name; a directory stands for all
-    /// .tet files in it
+    /// rows (.csv, .parquet, .json, .arrow), or their URLs; NAME=FILE chooses the name; a directory
+    /// stands for all .tet files in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 

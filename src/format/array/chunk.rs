@@ -200,7 +200,7 @@ impl ChunkReader {
     #[cfg(feature = "remote")]
     pub fn open_fetched(&mut self, dataset: &Dataset, chunk: &[u64], fetched: FetchedChunk) {
         self.requests += fetched.requests;
-        self.bytes_fetched += fetched.bytes_fetched();
+        self.bytes_fetched += fetched.bytes_fetched;
         let FetchedChunk { stored, bytes, .. } = fetched;
         self.state = match (stored.payload, bytes) {
             (Payload::Raw(_), Some(bytes)) => State::Fetched(bytes),

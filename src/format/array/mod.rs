@@ -35,7 +35,7 @@ pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};
 #[cfg(feature = "remote")]
-pub(crate) use located::ChunkBytes;
+pub(crate) use located::{ChunkBytes, fetch_all};
 #[cfg(feature = "remote")]
 pub use located::{FetchedChunk, LocatedChunk};
 pub use metadata::categories::Categories;

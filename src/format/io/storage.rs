@@ -72,6 +72,9 @@ enum Source {
 /// The numbers of bytes at the start and at the end of a file whose checksum is part of its identity.
 /// Headers and footers are in these bytes.
 const IDENTIFYING_BYTES: [u64; 2] = [4 << 10, 64 << 10];
+/// The maximum length of a region of an object, other than a chunk.
+#[cfg(feature = "remote")]
+const MAX_REGION_BYTES: usize = 1 << 30;
 /// Length below which a range is not advised: systems read this far ahead by themselves.
 const MIN_ADVISED_BYTES: usize = 256 << 10;
 /// Bytes of the file per bit of [`Storage::advised`].
@@ -135,6 +138,26 @@ impl Storage {
             Source::File(_) => access,
             #[cfg(feature = "remote")]
             Source::Object(_) => Access::Pread,
+        }
+    }
+
+    /// Checks the length of a region before memory is allocated for it. A file is as long as the
+    /// system says, but the length of an object is what a server claims.
+    ///
+    /// # Errors
+    /// Fails if the region of an object is longer than 1 GiB.
+    pub(crate) fn check_region(&self, length: usize) -> Result<()> {
+        match &self.source {
+            Source::File(_) => Ok(()),
+            #[cfg(feature = "remote")]
+            Source::Object(_) if length <= MAX_REGION_BYTES => Ok(()),
+            #[cfg(feature = "remote")]
+            Source::Object(_) => Err(Error::malformed(
+                ErrorLocation::file(self.path()),
+                "region",
+                format!("{length} bytes"),
+                format!("at most {MAX_REGION_BYTES} bytes in a file behind a URL"),
+            )),
         }
     }
 
@@ -265,6 +288,7 @@ impl Storage {
         let length = usize::try_from(range.end - range.start).map_err(|_| {
             Error::invalid(self.path(), "a region is larger than the address space")
         })?;
+        self.check_region(length)?;
         let mut bytes = vec![0; length];
         self.copy_range(access, range.start, &mut bytes)?;
         Ok(bytes)

@@ -43,7 +43,8 @@ impl RangeBuffer {
         if range.end > storage.length() {
             return Err(outside());
         }
-        match access {
+        storage.check_region(length)?;
+        match storage.usable(access) {
             Access::Mmap => {
                 let map = self.map.insert(storage.map()?);
                 let start = range.start as usize;

@@ -72,7 +72,7 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>>
 }
 
 /// The documents of which the root of a hierarchy has at least one. The most likely ones come first.
-pub(crate) const ROOT_DOCUMENTS: [&str; 4] = ["zarr.json", ".zmetadata", ".zgroup", ".zarray"];
+pub(crate) const ROOT_DOCUMENTS: [&str; 4] = ["zarr.json", ".zmetadata", ".zarray", ".zgroup"];
 
 /// Returns `true` if a directory is the root of a hierarchy, judging by its file names.
 pub fn is_hierarchy(folder: &Path) -> bool {

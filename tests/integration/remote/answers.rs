@@ -187,6 +187,56 @@ async fn queries_over_http_in_all_kinds_of_sessions() {
     }
 }
 
+/// A plan has the URL and the identity of the file, but no store and no secrets.
+#[cfg(feature = "proto")]
+#[tokio::test]
+async fn plans_run_in_another_process() {
+    use datafusion::physical_plan::collect;
+    use datafusion_proto::bytes::{
+        physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+    };
+    use tet_sql::ArrayPlanCodec;
+
+    let folder = tempfile::tempdir().unwrap();
+    write_grid(&folder.path().join("a.tet"), 20, Compression::Raw);
+    let server = HttpServer::of(folder.path());
+    let ctx = session();
+    let codec = ArrayPlanCodec::new();
+    for (query, url) in [
+        (
+            "SELECT time, sum(value) AS s FROM '{}' GROUP BY time",
+            server.url("a.tet"),
+        ),
+        (
+            "SELECT * FROM '{}' WHERE time = 7 AND y < 3",
+            server.url("a.tet"),
+        ),
+    ] {
+        let query = query.replace("{}", &url);
+        let plan = ctx
+            .sql(&query)
+            .await
+            .unwrap()
+            .create_physical_plan()
+            .await
+            .unwrap();
+        let bytes = physical_plan_to_bytes_with_extension_codec(plan, &codec).unwrap();
+        let worker = session();
+        let decode =
+            || physical_plan_from_bytes_with_extension_codec(&bytes, &worker.task_ctx(), &codec);
+        let batches = collect(decode().unwrap(), worker.task_ctx()).await.unwrap();
+        assert_eq!(texts(&batches), rows(&ctx, &query).await);
+        let content = server.content("a.tet").unwrap();
+        server.put("a.tet", [content.as_slice(), b"more"].concat());
+        let message = decode().unwrap_err().to_string();
+        assert!(
+            message.contains("replaced or changed") || message.contains("magic"),
+            "{message}"
+        );
+        server.put("a.tet", content);
+    }
+}
+
 /// The thread of requests is not one of the session's, so nothing waits for itself.
 #[test]
 fn a_runtime_with_one_thread() {

@@ -86,6 +86,15 @@ async fn statuses_are_explained() {
     .await;
     assert!(message.contains("403 Forbidden"), "{message}");
     assert!(message.contains("check the credentials"), "{message}");
+    // Some stores answer 403 for objects that do not exist.
+    server.fail("/old.zarr/zarr.json", FaultKind::Status(403), 9);
+    let metadata = r#"{"metadata": {".zgroup": {"zarr_format": 2}, "a/.zarray": {
+        "zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|u1", "fill_value": null, "order": "C",
+        "filters": null, "compressor": null}}}"#;
+    server.put("old.zarr/.zmetadata", metadata);
+    server.put("old.zarr/a/0", [3, 4]);
+    let query = format!("SELECT sum(value) FROM '{}#a'", server.url("old.zarr"));
+    assert_eq!(rows(&ctx, &query).await, ["7"]);
     // A group without consolidated metadata, on a server that cannot list.
     let group = r#"{"zarr_format": 3, "node_type": "group"}"#;
     server.put("plain.zarr/zarr.json", group);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use datafusion::catalog::SchemaProvider;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tet_sql::format::tet::Compression;
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, ArraySessionExt};
 
+use crate::cells;
 use crate::remote::{session, value, with_partitions, write_grid};
 use crate::support::http::{HttpServer, Request};
-use crate::support::sql::{rows, run};
+use crate::support::sql::{rows, run, write};
 
 /// Returns the ranges of the requests for a path.
 fn ranges(log: &[Request]) -> Vec<String> {
@@ -102,6 +103,28 @@ async fn a_slice_fetches_exactly_its_chunks() {
     rows(&session(), &format!("SELECT count(*) FROM '{url}'")).await;
     let log = server.take_log();
     assert_eq!(log.len(), 1, "{log:?}");
+}
+
+/// Chunks of one array that lie in a chunk of another are next to each other in the file.
+#[tokio::test]
+async fn chunks_side_by_side_take_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.tet");
+    let dataset = |name: &str, chunk: u64| {
+        let spec = DatasetSpec::new(name, Dtype::F32, &[80, 64, 64], &[chunk, 64, 64]);
+        let cells = (0..80 * 64 * 64).map(value);
+        (spec.with_dim_names(["time", "y", "x"]), cells!(cells))
+    };
+    write(&path, &[dataset("a", 8), dataset("b", 1)]);
+    let server = HttpServer::of(folder.path());
+    let query = |path: &str| format!("SELECT sum(a - b), count(*) FROM '{path}#time_y_x'");
+    let expected = rows(&session(), &query(path.to_str().unwrap())).await;
+    server.take_log();
+    let found = run(&session(), &query(&server.url("wide.tet"))).await;
+    assert_eq!(found.rows, expected);
+    let log = server.take_log();
+    // Ten chunks of `a`, ten times eight chunks of `b`, and the headers.
+    assert!(log.len() <= 23, "{}: {log:?}", log.len());
 }
 
 #[tokio::test]

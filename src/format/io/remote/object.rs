@@ -21,6 +21,8 @@ const HEAD_BYTES: u64 = 64 << 10;
 const TAIL_BYTES: u64 = 256 << 10;
 /// The minimum and maximum number of bytes of a read that may be followed by another one close by.
 const READ_AHEAD: [u64; 2] = [64 << 10, 1 << 20];
+/// The maximum number of bytes of a chunk.
+const MAX_FETCH_BYTES: u64 = 2 << 30;
 /// The maximum number of bytes of an object that is read as a whole from a server without ranges.
 const MAX_WITHOUT_RANGES: u64 = 256 << 20;
 
@@ -54,7 +56,7 @@ impl RemoteObject {
             Err(Refusal::Store(StoreError::NotFound { .. })) => return Ok(None),
             Err(refusal) => return Err(failed(place.path(), "open", refusal)),
         };
-        let segments = shared(&place.path().to_path_buf(), answer.etag.as_deref());
+        let segments = shared(place.path(), answer.etag.as_deref());
         let object = Self {
             place: place.clone(),
             size: answer.size,
@@ -181,6 +183,10 @@ impl RemoteObject {
         self.check(&range)?;
         if let Some(bytes) = self.kept(&range) {
             return Ok((bytes, 0));
+        }
+        let length = range.end - range.start;
+        if length > MAX_FETCH_BYTES {
+            return Err(failed(self.path(), "read", Refusal::TooLarge(length)));
         }
         let request = request(self.place.clone(), self.size, self.etag.clone(), range);
         Ok((request.await?, 1))

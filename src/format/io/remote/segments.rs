@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -63,13 +63,13 @@ pub(super) type SharedSegments = Arc<Mutex<Segments>>;
 ///
 /// A process that opens the same object again reads its headers only once, even in another session:
 /// a session learns the tag only if it may read the object.
-pub(super) fn shared(path: &PathBuf, etag: Option<&str>) -> SharedSegments {
+pub(super) fn shared(path: &Path, etag: Option<&str>) -> SharedSegments {
     type Kept = LruCache<(PathBuf, String), SharedSegments>;
     static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(|| Mutex::new(LruCache::new(KEPT_OBJECTS)));
     let Some(etag) = etag else {
         return SharedSegments::default();
     };
-    let key = (path.clone(), etag.to_string());
+    let key = (path.to_path_buf(), etag.to_string());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(kept.get_or_insert(key, SharedSegments::default))
 }

@@ -1,11 +1,12 @@
 //! Finds the arrays of a hierarchy in an object store, with few requests.
 //!
 //! ```text
-//! zarr.json      an array, or a group with consolidated metadata: one round of requests
-//! .zmetadata     the consolidated metadata of version 2: the same round
-//! otherwise      .zarray and .zgroup, then the groups level by level, if the store lists directories
+//! zarr.json      an array, or a group with consolidated metadata: one request
+//! .zmetadata     the consolidated metadata of version 2: one more request
+//! otherwise      .zarray or .zgroup, then the groups level by level, if the store lists directories
 //! ```
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -15,7 +16,8 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::remote::RemoteDirectory;
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::walk::{
-    Documents, MAX_ARRAYS, MAX_DEPTH, MAX_DIRECTORIES, Node, consolidated_arrays, is_path,
+    Documents, MAX_ARRAYS, MAX_DEPTH, MAX_DIRECTORIES, Node, ROOT_DOCUMENTS, consolidated_arrays,
+    is_path,
 };
 
 /// Advice for a hierarchy whose arrays cannot be found.
@@ -33,51 +35,53 @@ pub(in crate::format::zarr) fn find(
         directories: 0,
         warnings,
     };
-    let [version_3, consolidated] = walk.documents(["zarr.json", ".zmetadata"])?;
-    if let Some(bytes) = version_3 {
-        let value = walk.parse("zarr.json", &bytes)?;
-        match value.get("node_type").and_then(Value::as_str) {
-            Some("array") => walk.push(String::new(), Documents::V3(value))?,
-            Some("group") => match value.pointer("/consolidated_metadata/metadata") {
-                Some(Value::Object(arrays)) => walk.inline(arrays)?,
-                _ => walk.enter("", 0)?,
-            },
-            other => {
-                return Err(Error::malformed(
-                    ErrorLocation::file(&walk.path("zarr.json")),
-                    "node_type",
-                    format!("{other:?}"),
-                    "\"array\" or \"group\"",
-                ));
+    // Documents are read one by one, because stores may answer 403 for those that do not exist.
+    let mut denied = None;
+    let mut found = None;
+    for name in ROOT_DOCUMENTS {
+        match walk.documents([name]) {
+            Ok([Some(bytes)]) => {
+                found = Some((name, bytes));
+                break;
+            }
+            Ok([None]) => {}
+            Err(error) if is_denied(&error) => denied = denied.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    match found {
+        Some(("zarr.json", bytes)) => walk.version_3(&bytes)?,
+        Some((".zmetadata", bytes)) => {
+            let value = walk.parse(".zmetadata", &bytes)?;
+            let path = walk.path(".zmetadata");
+            for (name, documents) in consolidated_arrays(&path, value, walk.warnings)? {
+                walk.push(name, documents)?;
             }
         }
-    } else if let Some(bytes) = consolidated {
-        let path = walk.path(".zmetadata");
-        let value = walk.parse(".zmetadata", &bytes)?;
-        for (name, documents) in consolidated_arrays(&path, value, walk.warnings)? {
-            walk.push(name, documents)?;
+        Some((".zarray", bytes)) => {
+            let documents = walk.version_2("", &bytes)?;
+            walk.push(String::new(), documents)?;
         }
-    } else {
-        let [array, group] = walk.documents([".zarray", ".zgroup"])?;
-        match (array, group) {
-            (Some(array), _) => {
-                let documents = walk.version_2("", &array)?;
-                walk.push(String::new(), documents)?;
-            }
-            (None, Some(_)) => walk.enter("", 0)?,
-            (None, None) => {
-                return Err(Error::malformed(
+        Some(_) => walk.enter("", 0)?,
+        None => {
+            return Err(denied.unwrap_or_else(|| {
+                Error::malformed(
                     ErrorLocation::file(directory.path()),
                     "directory",
-                    "one without any of zarr.json, .zmetadata, .zarray and .zgroup",
+                    format!("one without any of {}", ROOT_DOCUMENTS.join(", ")),
                     "a Zarr hierarchy",
-                ));
-            }
+                )
+            }));
         }
     }
     let mut nodes = walk.nodes;
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(nodes)
+}
+
+/// Returns `true` if a store refused a request (403 Forbidden).
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied)
 }
 
 struct Walk<'a> {
@@ -103,6 +107,24 @@ impl Walk<'_> {
             .documents(&keys, json::MAX_BYTES)?
             .into_iter();
         Ok(std::array::from_fn(|_| found.next().flatten()))
+    }
+
+    /// Adds the arrays of a hierarchy of version 3, whose root has this document.
+    fn version_3(&mut self, bytes: &[u8]) -> Result<()> {
+        let value = self.parse("zarr.json", bytes)?;
+        match value.get("node_type").and_then(Value::as_str) {
+            Some("array") => self.push(String::new(), Documents::V3(value)),
+            Some("group") => match value.pointer("/consolidated_metadata/metadata") {
+                Some(Value::Object(arrays)) => self.inline(arrays),
+                _ => self.enter("", 0),
+            },
+            other => Err(Error::malformed(
+                ErrorLocation::file(&self.path("zarr.json")),
+                "node_type",
+                format!("{other:?}"),
+                "\"array\" or \"group\"",
+            )),
+        }
     }
 
     /// Returns the documents of an array of version 2, whose attributes are still to be read.

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::common::{Result, internal_err};
-use futures::future::try_join_all;
 
 use crate::error::{Error, ErrorLocation};
-use crate::format::array::{ArrayFile, Dataset, FetchedChunk};
+use crate::format::array::{self, ArrayFile, Dataset, FetchedChunk};
 use crate::format::io::remote::runtime;
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
@@ -81,15 +80,13 @@ async fn fetch_all(
         let located = chunks.into_iter().map(|chunk| {
             let located = file.locate(&dataset, &chunk)?;
             let place = ErrorLocation::chunk(file.path(), dataset.name(), &chunk);
-            Ok((chunk, located, place))
+            Ok((chunk, (located, place)))
         });
-        located.collect::<Result<Vec<_>, Error>>()
+        located.collect::<Result<(Vec<_>, Vec<_>), Error>>()
     };
     let located = runtime::spawn_blocking(locate).map_err(failed)?;
-    let located = located.await.map_err(failed)??;
-    let requests = runtime::spawn(try_join_all(located.into_iter().map(
-        |(chunk, located, place)| async move { Ok((chunk, located.fetch(place).await?)) },
-    )));
-    let fetched: Result<Vec<_>, Error> = requests.map_err(failed)?.await.map_err(failed)?;
-    Ok(fetched?.into_iter().collect())
+    let (chunks, located) = located.await.map_err(failed)??;
+    let fetched = runtime::spawn(array::fetch_all(located)).map_err(failed)?;
+    let fetched = fetched.await.map_err(failed)??;
+    Ok(chunks.into_iter().zip(fetched).collect())
 }
