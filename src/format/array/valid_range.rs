@@ -11,6 +11,8 @@ use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
 use crate::format::array::dtype::Dtype;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
+#[cfg(feature = "remote")]
+use crate::format::array::located::LocatedChunk;
 use crate::format::array::metadata::DatasetMetadata;
 use crate::format::array::metadata::fill::Fill;
 use crate::format::io::identity::FileIdentity;
@@ -271,6 +273,46 @@ impl ArrayFile for ValidRangeFile {
 
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {
         self.file.storage(dataset)
+    }
+
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.file.is_remote()
+    }
+
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let mut located = self.file.locate(dataset, chunk)?;
+        if self.masks.contains_key(&dataset.id()) {
+            located.stored.payload = Payload::Encoded(self.file.format());
+        }
+        Ok(located)
+    }
+
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        let Some(bytes) = bytes else {
+            return self.decode(dataset, chunk, context);
+        };
+        match self.file.chunk(dataset, chunk, Access::Pread)?.payload {
+            Payload::Raw(_) => {
+                context.cells.clear();
+                context.cells.extend_from_slice(bytes);
+            }
+            _ => self
+                .file
+                .decode_fetched(dataset, chunk, Some(bytes), context)?,
+        }
+        if let Some((mask, _)) = self.masks.get(&dataset.id()) {
+            mask.apply(&mut context.cells);
+        }
+        Ok(())
     }
 
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {

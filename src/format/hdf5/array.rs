@@ -1,5 +1,7 @@
 //! A dataset of an open file: its layout, and the cells of its chunks.
 
+#[cfg(feature = "remote")]
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, ErrorLocation, Result};
@@ -183,7 +185,29 @@ impl Hdf5Array {
         })
     }
 
-    /// Decodes a chunk, and leaves its cells in `context`.
+    /// Returns the range of a chunk's elements in the file; `None` if they are not in the file, or in an
+    /// object header.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::place`].
+    #[cfg(feature = "remote")]
+    pub fn range(
+        &self,
+        file: &Opened<'_>,
+        dataset: &Dataset,
+        chunk: &[u64],
+    ) -> Result<Option<Range<u64>>> {
+        Ok(match self.place(file, dataset, chunk)? {
+            Place::Missing | Place::Header(_) => None,
+            Place::Contiguous(offset) => {
+                Some(offset..offset + dataset.chunk_cells(chunk) * self.element.size)
+            }
+            Place::Chunk(_, location) => Some(location.offset..location.offset + location.size),
+        })
+    }
+
+    /// Decodes a chunk, and leaves its cells in `context`. `fetched` are its stored bytes, if they have
+    /// been read.
     ///
     /// # Errors
     /// Fails if the chunk cannot be read or decoded.
@@ -192,9 +216,10 @@ impl Hdf5Array {
         file: &Opened<'_>,
         dataset: &Dataset,
         chunk: &[u64],
+        fetched: Option<&[u8]>,
         context: &mut DecodeContext,
     ) -> Result<()> {
-        self.read(file, dataset, chunk, context)?;
+        self.read(file, dataset, chunk, fetched, context)?;
         let DecodeContext { cells, stored, .. } = context;
         self.element.convert(cells, stored);
         Ok(())
@@ -206,9 +231,21 @@ impl Hdf5Array {
         file: &Opened<'_>,
         dataset: &Dataset,
         chunk: &[u64],
+        fetched: Option<&[u8]>,
         context: &mut DecodeContext,
     ) -> Result<()> {
         let located = || ErrorLocation::chunk(file.path, dataset.name(), chunk);
+        let read = |offset, buffer: &mut Vec<u8>| match fetched {
+            Some(bytes) => {
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
+                Ok(())
+            }
+            None => {
+                let read = file.storage.read_at(offset, buffer);
+                read.map_err(|error| error.at(&located()))
+            }
+        };
         let size = self.element.size;
         let extents = dataset.chunk_bounds(chunk).1;
         // Cannot overflow: the size of the dataset was checked.
@@ -221,14 +258,12 @@ impl Hdf5Array {
             }
             Place::Contiguous(offset) => {
                 context.cells.resize(bytes as usize, 0);
-                let read = file.storage.read_at(offset, &mut context.cells);
-                read.map_err(|error| error.at(&located()))?;
+                read(offset, &mut context.cells)?;
             }
             Place::Chunk(chunked, location) => {
                 // The range lies within the file.
                 context.stored.resize(location.size as usize, 0);
-                let read = file.storage.read_at(location.offset, &mut context.stored);
-                read.map_err(|error| error.at(&located()))?;
+                read(location.offset, &mut context.stored)?;
                 let mask = self.filter_mask(chunked, &location, chunk);
                 let decoded = chunked
                     .filters

@@ -8,11 +8,15 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
 };
+#[cfg(feature = "remote")]
+use crate::format::array::{ChunkBytes, LocatedChunk};
 use crate::format::hdf5::MAX_CHUNK_BYTES;
 use crate::format::hdf5::array::{Hdf5Array, Opened};
 use crate::format::hdf5::open;
 use crate::format::hdf5::source::Source;
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
 
 /// An open HDF5 file, whose datasets are named by their paths: `group/name`.
@@ -67,7 +71,20 @@ impl Hdf5File {
     /// and datasets that cannot be read are left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
-        let storage = Arc::new(Storage::open(path)?);
+        Self::read(path, Arc::new(Storage::open(path)?), access)
+    }
+
+    /// Opens a file in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(object: Arc<RemoteObject>) -> Result<Self> {
+        let path = object.path().to_path_buf();
+        Self::read(&path, Arc::new(Storage::remote(object)), Access::Pread)
+    }
+
+    fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
         let source = Source::open(&storage)?;
         let contents = open::open(&Opened {
             path,
@@ -195,11 +212,48 @@ impl ArrayFile for Hdf5File {
         Ok(Arc::clone(&self.storage))
     }
 
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.storage.object().is_some()
+    }
+
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let stored = self.chunk(dataset, chunk, Access::Pread)?;
+        let array = self.array(dataset)?;
+        let range = match array.element.kind.is_text() {
+            true => None,
+            false => array.range(&self.opened(), dataset, chunk)?,
+        };
+        let bytes = match (range, self.storage.object()) {
+            (Some(range), Some(object)) => ChunkBytes::InFile(Arc::clone(object), range),
+            _ => ChunkBytes::None,
+        };
+        Ok(LocatedChunk { stored, bytes })
+    }
+
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        match bytes {
+            Some(bytes) => {
+                let array = self.array(dataset)?;
+                array.decode(&self.opened(), dataset, chunk, Some(bytes), context)
+            }
+            None => self.decode(dataset, chunk, context),
+        }
+    }
+
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
         self.check_chunk(dataset, chunk)?;
         let array = self.array(dataset)?;
         if !array.element.kind.is_text() {
-            return array.decode(&self.opened(), dataset, chunk, context);
+            return array.decode(&self.opened(), dataset, chunk, None, context);
         }
         // A chunk of strings divides only the slowest axes, so its codes follow one another.
         let axes = chunk

@@ -261,7 +261,7 @@ impl Builder<'_> {
             chunks.ok_or_else(|| format!("strings in more than {MAX_TEXT_CHUNKS} chunks"))?;
         for ordinal in 0..chunks {
             let chunk = stored.chunk_at(ordinal);
-            let read = array.read(self.file, stored, &chunk, &mut context);
+            let read = array.read(self.file, stored, &chunk, None, &mut context);
             read.map_err(|error| error.to_string())?;
             let (from, extents) = stored.chunk_bounds(&chunk);
             let copy = crate::format::array::BoxCopy {

@@ -1,6 +1,6 @@
 //! An open classic NetCDF file.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +8,15 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
 };
+#[cfg(feature = "remote")]
+use crate::format::array::{ChunkBytes, LocatedChunk};
 use crate::format::io::identity::FileIdentity;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::netcdf::MAX_DIMENSIONS;
 use crate::format::netcdf::attributes::{self, Encoding};
 use crate::format::netcdf::cells::{self, Swapped};
+use crate::format::netcdf::contents::{Broken, Contents};
 use crate::format::netcdf::element::{Element, NcType};
 use crate::format::netcdf::header::{Header, Variable};
 use crate::format::netcdf::layout::{Place, Records, Runs};
@@ -85,59 +89,6 @@ struct Array {
     codes: Option<Codes>,
 }
 
-/// The header, and what follows from all of its variables.
-struct Contents<'a> {
-    header: &'a Header,
-    records: Records,
-    /// For each dimension, `true` if it holds the characters of strings.
-    holds_characters: Vec<bool>,
-}
-
-/// A field that breaks a rule, the value found, and the values expected.
-type Broken = (&'static str, String, String);
-
-impl Contents<'_> {
-    /// Returns `true` if a variable has a slab in each record.
-    fn has_records(&self, variable: &Variable) -> bool {
-        let first = variable.dimensions.first();
-        first.is_some_and(|first| self.header.dimensions[*first].length == 0)
-    }
-
-    /// Returns the shape of a variable as a dataset, the names of its dimensions, and the number of
-    /// characters of its strings.
-    fn shape(&self, variable: &Variable) -> Result<(Vec<u64>, Vec<String>, u64), Broken> {
-        let rank = variable.dimensions.len();
-        if rank > MAX_DIMENSIONS {
-            let expected = format!("at most {MAX_DIMENSIONS} dimensions");
-            return Err(("dimids", format!("a list of {rank}"), expected));
-        }
-        let (mut shape, mut names) = (Vec::new(), Vec::new());
-        for (axis, number) in variable.dimensions.iter().enumerate() {
-            let dimension = &self.header.dimensions[*number];
-            let length = match (axis, dimension.length) {
-                (0, 0) => self.records.count,
-                (_, 0) => {
-                    let found = format!("the record dimension at index {axis}");
-                    let expected = "the record dimension only at index 0".to_string();
-                    return Err(("dimids", found, expected));
-                }
-                (_, length) => length,
-            };
-            shape.push(length);
-            names.push(dimension.name.clone());
-        }
-        let mut width = 1;
-        if let Some(last) = variable.dimensions.last()
-            && variable.nc_type == NcType::Char
-            && self.holds_characters[*last]
-        {
-            names.pop();
-            width = shape.pop().unwrap_or(1);
-        }
-        Ok((shape, names, width))
-    }
-}
-
 impl NetcdfFile {
     /// Opens a file, and reads its header and its strings.
     ///
@@ -146,7 +97,20 @@ impl NetcdfFile {
     /// cannot be read are left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
-        let storage = Arc::new(Storage::open(path)?);
+        Self::read(path, Arc::new(Storage::open(path)?), access)
+    }
+
+    /// Opens a file in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub fn open_remote(object: Arc<RemoteObject>) -> Result<Self> {
+        let path = object.path().to_path_buf();
+        Self::read(&path, Arc::new(Storage::remote(object)), Access::Pread)
+    }
+
+    fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
         let header = Header::read(&storage)?;
         let Some(records) = Records::of(&header, storage.length()) else {
             let place = ErrorLocation::file(path);
@@ -171,11 +135,7 @@ impl NetcdfFile {
             warnings,
             storage,
         };
-        let contents = Contents {
-            holds_characters: holds_characters(&header),
-            header: &header,
-            records,
-        };
+        let contents = Contents::new(&header, records);
         let mut budget = Budget::default();
         let mut end = 0;
         for variable in &header.variables {
@@ -391,6 +351,44 @@ impl ArrayFile for NetcdfFile {
         Ok(Arc::clone(&self.storage))
     }
 
+    #[cfg(feature = "remote")]
+    fn is_remote(&self) -> bool {
+        self.storage.object().is_some()
+    }
+
+    #[cfg(feature = "remote")]
+    fn locate(&self, dataset: &Dataset, chunk: &[u64]) -> Result<LocatedChunk> {
+        let stored = self.chunk(dataset, chunk, Access::Pread)?;
+        let array = self.array(dataset)?;
+        let runs = self.runs(dataset, array, chunk)?;
+        // Records of several variables are interleaved. They are read while the chunk is decoded.
+        let bytes = match self.storage.object() {
+            Some(object) if runs.count == 1 && array.codes.is_none() => {
+                let range = runs.start..runs.start + runs.length;
+                ChunkBytes::InFile(Arc::clone(object), range)
+            }
+            _ => ChunkBytes::None,
+        };
+        Ok(LocatedChunk { stored, bytes })
+    }
+
+    #[cfg(feature = "remote")]
+    fn decode_fetched(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+        bytes: Option<&[u8]>,
+        context: &mut DecodeContext,
+    ) -> Result<()> {
+        let Some(bytes) = bytes else {
+            return self.decode(dataset, chunk, context);
+        };
+        let mut swapped = Swapped::new(&mut context.cells, self.array(dataset)?.place.cell);
+        swapped.push(bytes);
+        swapped.finish();
+        Ok(())
+    }
+
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
         let array = self.array(dataset)?;
         let runs = self.runs(dataset, array, chunk)?;
@@ -439,25 +437,4 @@ fn all_cells(dataset: &Dataset, place: Place) -> Option<Runs> {
         ..dataset.clone()
     };
     place.runs(&whole, &vec![0; dataset.shape.len()])
-}
-
-/// Returns `true` for each dimension that holds the characters of strings: no variable has its
-/// name, and all variables that use it are of characters, with this dimension last.
-fn holds_characters(header: &Header) -> Vec<bool> {
-    let names: HashSet<_> = header
-        .variables
-        .iter()
-        .map(|one| one.name.as_str())
-        .collect();
-    let dimensions = header.dimensions.iter();
-    let mut holds: Vec<_> = dimensions
-        .map(|one| one.length > 0 && !names.contains(one.name.as_str()))
-        .collect();
-    for variable in &header.variables {
-        let last = variable.dimensions.len().saturating_sub(1);
-        for (axis, dimension) in variable.dimensions.iter().enumerate() {
-            holds[*dimension] &= axis == last && variable.nc_type == NcType::Char;
-        }
-    }
-    holds
 }

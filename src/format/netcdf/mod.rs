@@ -15,6 +15,7 @@
 
 mod attributes;
 mod cells;
+mod contents;
 mod element;
 mod file;
 mod header;

@@ -10,6 +10,8 @@ use crate::format::array::{ArrayFile, ValidRangeFile};
 use crate::format::hdf5::{Hdf5File, is_hdf5};
 use crate::format::netcdf::{self, NetcdfFile};
 use crate::provider::adapters::arrays::container::ArrayContainer;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
@@ -73,6 +75,17 @@ impl Format for NetcdfFormat {
         let file = NetcdfFile::open(path, access)?;
         netcdf_container(Arc::new(file), options)
     }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = NetcdfFile::open_remote(file.into_object()?)?;
+        netcdf_container(Arc::new(file), options)
+    }
 }
 
 /// HDF5 files, and so NetCDF-4 files.
@@ -108,6 +121,17 @@ impl Format for Hdf5Format {
     ) -> Result<Arc<dyn Container>, Error> {
         let access = options.open_options(session.options()).access;
         let file = Hdf5File::open(path, access)?;
+        netcdf_container(Arc::new(file), options)
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = Hdf5File::open_remote(file.into_object()?)?;
         netcdf_container(Arc::new(file), options)
     }
 }
