@@ -35,6 +35,9 @@ import peers  # noqa: E402
 
 WITHOUT_ARRAY_PLANS = ("tet.lookup_joins", "tet.zip_joins", "tet.array_aggregates")
 HOUR = np.timedelta64(1, "h")
+# The valid time of the forecast in DataFusion and in DuckDB.
+VALID_TIME = "f.init + CAST(concat(f.lead, ' hours') AS INTERVAL)"
+VALID_TIME_OF_DUCKDB = "f.init + to_hours(f.lead)"
 BOXES = [
     ("Australia", -45, -10, 110, 155),
     ("Europe", 35, 70, 0, 40),
@@ -46,8 +49,7 @@ CLIMATOLOGY = "SELECT lat, lon, date_part('hour', time) AS hour, avg(value) AS m
 ANOMALY = f"""{{t}} AS v JOIN ({CLIMATOLOGY}) AS c
     ON v.lat = c.lat AND v.lon = c.lon AND date_part('hour', v.time) = c.hour"""
 
-# {t}, {f}, {weights} and {boxes} are tables, and {valid} is the valid time of the forecast, because adding a number of hours
-# to a time is written differently in each dialect.
+# {t}, {f}, {weights} and {boxes} are tables, and {valid} is the valid time of the forecast.
 QUERIES = {
     "climatology by lat, lon, hour": f"""
         SELECT hour, avg(mean), min(mean), max(mean) FROM ({CLIMATOLOGY}) GROUP BY hour ORDER BY hour""",
@@ -133,7 +135,8 @@ def write_rows(path, header, rows):
     write_once(path, write)
 
 
-def write_data(folder, size, tet_sql):
+def write_data(folder, size, copy):
+    """Writes the data. `copy` runs a COPY statement over the arrays of an `.npz` file, whose dimensions it names."""
     folder.mkdir(parents=True, exist_ok=True)
     time = np.datetime64("2024-01-01", "us") + np.arange(size.hours) * HOUR
     lat = np.linspace(-90, 90, size.lats)
@@ -172,8 +175,7 @@ def write_data(folder, size, tet_sql):
         ]:
             path = folder / f"{name}.{kind}"
             if not path.exists():
-                copy = f"COPY (SELECT * FROM value) TO '{path}' {options}"
-                run([tet_sql, "-q", "--dims", dims, folder / f"{name}.npz", "-c", copy])
+                copy(folder / f"{name}.npz", dims, f"COPY (SELECT * FROM value) TO '{path}' {options}")
 
 
 def bilinear(lat, lon, targets):
@@ -417,7 +419,7 @@ def tools(folder, size, tet_sql, options):
     described = {}
 
     def tet(name, settings=()):
-        query = sql(name, folder, "zarr", "f.init + CAST(concat(f.lead, ' hours') AS INTERVAL)")
+        query = sql(name, folder, "zarr", VALID_TIME)
         command = [tet_sql, "--format", "csv", *(f"--set={setting}=false" for setting in settings), "-c", query]
         return lambda: run(command)
 
@@ -435,11 +437,11 @@ def tools(folder, size, tet_sql, options):
         duckdb.sql(quiet)
 
         def duck(name):
-            query = sql(name, folder, "parquet", "f.init + to_hours(f.lead)")
+            query = sql(name, folder, "parquet", VALID_TIME_OF_DUCKDB)
             return lambda: list(duckdb.sql(query).fetchnumpy().values())
 
         def duck_process(name):
-            query = sql(name, folder, "parquet", "f.init + to_hours(f.lead)")
+            query = sql(name, folder, "parquet", VALID_TIME_OF_DUCKDB)
             copy = f"COPY ({query}) TO '/dev/stdout' (HEADER, TIMESTAMPFORMAT '%Y-%m-%dT%H:%M:%S')"
             script = f"import duckdb, sys; duckdb.sql({quiet!r}); duckdb.sql(sys.argv[1])"
             command = [sys.executable, "-c", script, copy]
@@ -483,7 +485,11 @@ def main():
     peers.RUNS = options.runs
     size = QUICK if options.quick else FULL
     folder = options.folder.resolve() / ("quick" if options.quick else "full")
-    write_data(folder, size, options.tet_sql)
+
+    def copy(arrays, dims, statement):
+        run([options.tet_sql, "-q", "--dims", dims, arrays, "-c", statement])
+
+    write_data(folder, size, copy)
 
     measured = tools(folder, size, options.tet_sql, options)
     others = [tool for tool in ("DuckDB", "xarray") if tool in measured]

@@ -38,5 +38,10 @@ fn _tet_sql(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::Batches>()?;
     module.add_class::<columns::Column>()?;
     module.add_class::<grid::Variable>()?;
+    let at_exit = wrap_pyfunction!(streams::wait_for_readers, module)?;
+    module
+        .py()
+        .import("atexit")?
+        .call_method1("register", (at_exit,))?;
     errors::add_to(module)
 }

@@ -1,6 +1,8 @@
 //! Record batches to and from other libraries, over the Arrow C stream interface.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -24,6 +26,12 @@ use crate::text;
 const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 /// The name of a capsule with a schema.
 const SCHEMA: &std::ffi::CStr = c"arrow_schema";
+
+/// The maximum time that the process waits for abandoned readers when it ends.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The number of threads that read streams of other libraries.
+static READERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The record batches of a result that has been read completely.
 #[pyclass(frozen, module = "tet_sql._tet_sql")]
@@ -186,7 +194,7 @@ pub fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'
 ///
 /// # Errors
 /// Returns an error if the object exports no stream, if the stream fails, or if a signal handler raises an
-/// exception. A stream that blocks is then left to its thread.
+/// exception. Its thread then ends with the batch that it is waiting for.
 pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
@@ -198,15 +206,60 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
     // SAFETY: a capsule of this name holds a stream. `from_raw` moves it out, and leaves a released
     // stream behind for the destructor of the capsule.
     let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer.as_ptr().cast()) };
-    let mut reader = reader.map_err(|error| exception(&error.into()))?;
+    let reader = reader.map_err(|error| exception(&error.into()))?;
     let schema = reader.schema();
     // On a thread of its own: the stream may block, and may need the GIL.
     let batches = wait(object.py(), async move {
-        let read = spawn_blocking(move || reader.by_ref().collect::<Result<Vec<_>, _>>());
+        // Dropped when the wait is interrupted.
+        let waiting = Waiting(Arc::default());
+        let is_abandoned = Arc::clone(&waiting.0);
+        let reading = Reading::start();
+        let read = spawn_blocking(move || {
+            let _reading = reading;
+            let wanted = reader.take_while(|_| !is_abandoned.load(Ordering::Relaxed));
+            wanted.collect::<Result<Vec<_>, _>>()
+        });
         let batches = read
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))?;
         Ok(batches?)
     })?;
     Ok((schema, batches))
+}
+
+/// Tells a reader when nobody waits for it any longer.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Counts a reader as long as it reads.
+struct Reading(());
+
+impl Reading {
+    fn start() -> Self {
+        READERS.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        READERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until abandoned readers have ended, but at most a second. A thread that needs the interpreter while
+/// it shuts down would end the process.
+#[pyfunction]
+pub fn wait_for_readers(py: Python<'_>) {
+    py.detach(|| {
+        let end = Instant::now() + EXIT_TIMEOUT;
+        while READERS.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
 }

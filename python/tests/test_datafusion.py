@@ -150,9 +150,6 @@ def test_what_version_55_does_not_pass_on(context, tmp_path):
     # A context with a planner of another library cannot write files.
     with pytest.raises(Exception, match="FFI does not support decode_file_format"):
         context.sql(f"COPY temperature TO '{tmp_path / 'a.parquet'}'").collect()
-    # Functions of tet_sql are functions of the session.
-    with pytest.raises(Exception, match="Invalid function 'season'"):
-        context.sql("SELECT season(time) FROM temperature")
 
 
 def test_frames_of_expressions(context, session):
@@ -169,6 +166,23 @@ def test_functions_in_python_are_called(context, session):
     context.register_udf(negated)
     found = context.sql("SELECT abs(value) AS v FROM temperature WHERE value > 0 ORDER BY v LIMIT 3")
     assert rows(found) == rows(session.sql("SELECT -value AS v FROM temperature WHERE value > 0 ORDER BY v LIMIT 3"))
+
+
+def test_functions_of_the_session(context, plain, session):
+    with pytest.raises(Exception, match="Invalid function 'season'"):
+        context.sql("SELECT season(time) FROM temperature")
+    for one in (context, plain):
+        tet_sql.datafusion_extension(session).register_functions(one)
+        for query in [
+            "SELECT season(time) AS season, arg_max(lat, value) AS lat, round(norm_l2(value), 6) AS norm, "
+            "quantile_cont(value, 0.25) AS q FROM temperature GROUP BY season ORDER BY season",
+            "SELECT lat, round(haversine(lat, lon, 0, 0)) AS d, year(time) AS y, dayofyear(time) AS n FROM temperature "
+            "WHERE month(time) = 1 ORDER BY lat, lon, time LIMIT 5",
+            "SELECT season(DATE '2024-07-01') AS season",
+        ]:
+            assert rows(one.sql(query)) == rows(session.sql(query)), query
+    # Functions keep their meaning for the session.
+    assert "ArrayAggregateExec" in explained(context, "SELECT season(time) AS s, avg(value) FROM temperature GROUP BY s")
 
 
 def test_external_tables(session, grid, tmp_path, weather_path):

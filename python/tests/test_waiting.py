@@ -85,6 +85,37 @@ def test_ctrl_c_stops_a_reader_that_blocks():
     assert int(took) < 200 and after == "1" and found.stderr == ""
 
 
+ABANDONED = """
+import os, signal, threading, time
+import pyarrow as pa
+import tet_sql
+session = tet_sql.connect()
+schema = pa.schema([("a", pa.int64())])
+count = 0
+def batches():
+    global count
+    while True:
+        count += 1
+        # Runs Python most of the time.
+        sum(range(1_000_000))
+        yield pa.record_batch([[1]], schema)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    session.register("t", pa.RecordBatchReader.from_batches(schema, batches()))
+except KeyboardInterrupt:
+    at_interrupt = count
+    {then}
+"""
+
+
+@pytest.mark.parametrize("then", ["time.sleep(0.5); print(count - at_interrupt <= 1)", "print(True)"])
+def test_an_abandoned_reader_ends(then):
+    code = ABANDONED.format(then=then)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    # The process ends without an error, whatever the reader does.
+    assert (found.stdout, found.stderr, found.returncode) == ("True\n", "", 0)
+
+
 def test_dropping_a_stream_cancels_the_query():
     session = tet_sql.connect(threads=1)
     reader = pa.RecordBatchReader.from_stream(session.sql("SELECT * FROM generate_series(1, 100000000000)"))

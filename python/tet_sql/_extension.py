@@ -22,6 +22,23 @@ class DataFusionExtension(_tet_sql.Extension):
         components = library("datafusion", "datafusion_extension()").SessionExtensionComponents
         return components(logical_extension_codecs=(self,), physical_extension_codecs=(self,))
 
+    def register_functions(self, ctx: datafusion.SessionContext) -> None:
+        """Registers the functions of the session that the package ``datafusion`` does not have with a context.
+
+        >>> import datafusion, tet_sql
+        >>> extension = tet_sql.datafusion_extension()
+        >>> ctx = datafusion.SessionContext().with_extensions(extension)
+        >>> extension.register_functions(ctx)
+        >>> ctx.sql("SELECT season(DATE '2024-07-01') AS season").to_pydict()
+        {'season': ['JJA']}
+        """
+        package = library("datafusion", "register_functions()")
+        scalars, aggregates = self.functions()
+        for function in scalars:
+            ctx.register_udf(package.udf(function))
+        for function in aggregates:
+            ctx.register_udaf(package.udaf(function))
+
 
 def datafusion_extension(session: Session | None = None) -> DataFusionExtension:
     """An extension with which the package ``datafusion`` plans and runs queries in a session.

@@ -37,6 +37,11 @@ static FUNCTIONS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     scalar.chain(aggregate).chain(window).collect()
 });
 
+/// Returns `true` for the name of a function that every session has.
+pub(super) fn is_built_in(name: &str) -> bool {
+    FUNCTIONS.contains(name)
+}
+
 /// The message of a function that the session has.
 const OF_SESSION: &[u8] = b"session";
 
@@ -66,7 +71,7 @@ impl fmt::Debug for HandleCodec {
 /// Marks the message of a function if the session has that function.
 fn encode_function(name: &str, is_foreign: bool, message: &mut Vec<u8>) -> Result<()> {
     // A function of another library may have the name of a function of the session.
-    if !is_foreign || FUNCTIONS.contains(name) {
+    if !is_foreign || is_built_in(name) {
         message.extend_from_slice(OF_SESSION);
     }
     Ok(())

@@ -18,6 +18,7 @@
 
 mod capsules;
 mod codec;
+mod functions;
 mod handles;
 mod plan;
 mod planner;
@@ -36,6 +37,7 @@ use pyo3::types::PyCapsule;
 
 use crate::session::Session;
 use codec::HandleCodec;
+use functions::{AggregateFunction, ScalarFunction};
 use planner::SessionPlanner;
 use table::SessionTableFactory;
 
@@ -72,9 +74,14 @@ impl Extension {
     fn formats(&self) -> Vec<String> {
         let state = self.context.state();
         let names = state.table_factories().keys();
-        let mut names: Vec<_> = names.filter(|name| !is_built_in(name)).cloned().collect();
+        let mut names: Vec<_> = names.filter(|name| !is_common(name)).cloned().collect();
         names.sort();
         names
+    }
+
+    /// The scalar and the aggregate functions that the package does not have.
+    fn functions(&self) -> (Vec<ScalarFunction>, Vec<AggregateFunction>) {
+        functions::of_session(&self.context)
     }
 
     fn __datafusion_logical_extension_codec__<'py>(
@@ -129,6 +136,6 @@ impl Extension {
 }
 
 /// Returns `true` for a format that every session has.
-fn is_built_in(format: &str) -> bool {
+fn is_common(format: &str) -> bool {
     SessionStateDefaults::default_table_factories().contains_key(format)
 }

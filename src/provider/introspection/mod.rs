@@ -60,7 +60,7 @@
 //!
 //! A row per dimension of each of these tables. In a table of several files, axes with the same
 //! bounds count once, and all others are concatenated. A table of blocks has dimensions if its
-//! columns are marked as such; `least` and `greatest` are NULL unless they are known exactly.
+//! columns are marked as such; `min` and `max` are NULL unless they are known exactly.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
@@ -69,7 +69,7 @@
 //! | `dimension` | Utf8 | name of the dimension |
 //! | `extent` | UInt64 | length of the dimension |
 //! | `data_type` | Utf8 | type of the coordinates |
-//! | `least`, `greatest` | Utf8 | min and max coordinate, as text |
+//! | `min`, `max` | Utf8 | min and max coordinate, as text |
 //! | `coordinates` | Utf8 | source of the coordinates |
 //! | `direction` | Utf8 | `ascending`, `descending` or `none`; NULL for several files |
 //! | `is_unique` | Boolean | `true` if no coordinate repeats; NULL for several files |
@@ -95,7 +95,7 @@
 //! | `start`, `extent` | List(UInt64) | first index and length along each dimension |
 //! | `lat_first`, `lat_last`, ... | as the dimension | first and last coordinate of the chunk |
 //! | `cells` | UInt64 | cells of the chunk |
-//! | `codec` | Utf8 | `raw`, `zstd`, or the name of a format with its own codecs |
+//! | `codec` | Utf8 | `raw`, `zstd`, or the codecs as the format names them |
 //! | `payload_offset` | UInt64 | file offset of the stored bytes, if they are contiguous |
 //! | `stored_bytes`, `raw_bytes` | UInt64 | size in the file, and decoded |
 //! | `minimum`, `maximum` | as the values | from zone maps; Float64 if dataset types differ |

@@ -55,8 +55,8 @@ impl Listing for Dimensions {
         Column::text("data_type", |row| {
             Ok(Some(row.field().data_type().to_string()))
         }),
-        Column::text("least", |row| row.bound(|(min, _)| min)),
-        Column::text("greatest", |row| row.bound(|(_, max)| max)),
+        Column::text("min", |row| row.bound(|(min, _)| min)),
+        Column::text("max", |row| row.bound(|(_, max)| max)),
         Column::text("coordinates", |row| {
             Ok(row.axis().map(|axis| axis.source().to_string()))
         }),

@@ -78,7 +78,7 @@ async fn several_files_are_one_table() {
     assert_eq!(rows(&ctx, sql).await, expected);
     let sql = "SELECT table_schema, table_name, files, shape, chunks, cells, stored_bytes FROM tet_datasets()";
     assert_eq!(rows(&ctx, sql).await, ["public v 3 [4, 2] 6 24 24"]);
-    let sql = "SELECT dimension, extent, least, greatest FROM tet_dimensions() ORDER BY position";
+    let sql = "SELECT dimension, extent, min, max FROM tet_dimensions() ORDER BY position";
     assert_eq!(rows(&ctx, sql).await, ["day 12 0 11", "place 2 0 1"]);
     // A table registered on its own is not listed as a file of a schema.
     assert_eq!(rows(&ctx, "SELECT count(*) FROM tet_files()").await, ["0"]);
@@ -102,7 +102,7 @@ async fn extents_of_tiled_files_are_counted_once() {
         folder.path().display()
     );
     ctx.sql(&create).await.unwrap();
-    let sql = "SELECT dimension, extent, least, greatest FROM tet_dimensions() ORDER BY position";
+    let sql = "SELECT dimension, extent, min, max FROM tet_dimensions() ORDER BY position";
     assert_eq!(rows(&ctx, sql).await, ["day 6 0 5", "place 6 0 5"]);
     let table = ctx.table_provider("v").await.unwrap();
     let described = table.downcast_ref::<ArrayTable>().unwrap().describe();

@@ -18,7 +18,7 @@ async fn dimensions_show_their_ranges() {
     let path = folder.path().join("days.tet");
     days(&path);
     let ctx = open(&path, ArrayOptions::new()).await;
-    let sql = "SELECT position, dimension, extent, data_type, least, greatest, coordinates, direction, is_unique, problem \
+    let sql = "SELECT position, dimension, extent, data_type, min, max, coordinates, direction, is_unique, problem \
                FROM tet_dimensions() WHERE table_name = 'v' ORDER BY position";
     assert_eq!(
         rows(&ctx, sql).await,
@@ -35,7 +35,7 @@ async fn dimensions_show_their_ranges() {
     let path = folder.path().join("texts.tet");
     write(&path, &[(spec, vec![1, 2, 3, 4])]);
     let ctx = open(&path, ArrayOptions::new()).await;
-    let sql = "SELECT dimension, data_type, least, greatest, direction, is_unique FROM tet_dimensions() ORDER BY position";
+    let sql = "SELECT dimension, data_type, min, max, direction, is_unique FROM tet_dimensions() ORDER BY position";
     assert_eq!(
         rows(&ctx, sql).await,
         [
