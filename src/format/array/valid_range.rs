@@ -160,6 +160,7 @@ impl Mask {
             Dtype::U16 => integers!(u16),
             Dtype::U32 => integers!(u32),
             Dtype::U64 => integers!(u64),
+            Dtype::I8 => integers!(i8),
             Dtype::I16 => integers!(i16),
             Dtype::I32 => integers!(i32),
             Dtype::I64 => integers!(i64),

@@ -17,7 +17,7 @@ use crate::format::io::storage::{Access, Storage};
 use crate::format::netcdf::attributes::{self, Encoding};
 use crate::format::netcdf::cells::{self, Swapped};
 use crate::format::netcdf::contents::{Broken, Contents};
-use crate::format::netcdf::element::{Element, NcType};
+use crate::format::netcdf::element::Element;
 use crate::format::netcdf::header::{Header, Variable};
 use crate::format::netcdf::layout::{Place, Records, Runs};
 use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};

@@ -40,7 +40,7 @@ async fn contents(ctx: &SessionContext, schema: &str, path: &str) -> BTreeMap<St
 }
 
 #[tokio::test]
-async fn tet_and_numpy_files_over_http() {
+async fn files_over_http() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let server = HttpServer::of(&data);
     for (number, name) in [
@@ -55,6 +55,16 @@ async fn tet_and_numpy_files_over_http() {
         "npy/int8.npy",
         "npy/stored.npz",
         "npy/compressed.npz",
+        "hdf5/netcdf.nc",
+        "hdf5/filters.h5",
+        "hdf5/layouts_earliest.h5",
+        "hdf5/layouts_latest.h5",
+        "hdf5/types.h5",
+        "netcdf/cf_2000.nc",
+        "netcdf/one_record_short.nc",
+        "netcdf/texts.nc",
+        "netcdf/types_cdf1.nc",
+        "netcdf/types_cdf5.nc",
     ]
     .into_iter()
     .enumerate()
