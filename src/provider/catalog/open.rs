@@ -1,11 +1,15 @@
 //! Opens one table of a container.
 
 use std::path::Path;
+#[cfg(feature = "remote")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "remote")]
+use crate::format::io::remote::is_url;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::names::ignoring_case;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -24,7 +28,14 @@ pub(crate) fn open_table(
     session: &SessionConfig,
 ) -> Result<Arc<dyn BlockSource>, Error> {
     let formats = FormatRegistry::of(session);
-    let container = formats.open(path, options, session)?;
+    let opened = formats.open(path, options, session);
+    #[cfg(feature = "remote")]
+    if let (Err(_), Some(name)) = (&opened, &options.dataset)
+        && let Some(table) = array_alone(path, name, options, session)
+    {
+        return Ok(table);
+    }
+    let container = opened?;
     let container = container.as_ref();
     match &options.dataset {
         Some(name) => named(container, path, name),
@@ -34,6 +45,27 @@ pub(crate) fn open_table(
             table.ok_or_else(|| no_such_table(container, path, name))
         }
     }
+}
+
+/// Opens an array of a remote Zarr hierarchy by its own URL, for servers that cannot list the arrays
+/// of the hierarchy. The array then has no coordinates. Returns `None` if that is impossible.
+#[cfg(feature = "remote")]
+fn array_alone(
+    path: &Path,
+    name: &str,
+    options: &ArrayOptions,
+    session: &SessionConfig,
+) -> Option<Arc<dyn BlockSource>> {
+    let hierarchy = path.to_str()?.trim_end_matches('/');
+    if !is_url(hierarchy) || !hierarchy.ends_with(".zarr") {
+        return None;
+    }
+    let array = PathBuf::from(format!("{hierarchy}/{name}"));
+    let container = FormatRegistry::of(session)
+        .open(&array, options, session)
+        .ok()?;
+    let name = only(container.as_ref(), &array).ok()?;
+    container.table(name).ok()?
 }
 
 /// Returns the name of the only table with data of its own, or of the only table.

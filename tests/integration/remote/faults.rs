@@ -104,6 +104,15 @@ async fn statuses_are_explained() {
     )
     .await;
     assert!(message.contains("consolidate"), "{message}");
+    // One of its arrays, by its own path.
+    let array = r#"{
+        "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 5,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}"#;
+    server.put("plain.zarr/g/a/zarr.json", array);
+    let query = format!("SELECT sum(value) FROM '{}'", server.url("plain.zarr/g/a"));
+    assert_eq!(rows(&ctx, &query).await, ["20"]);
 }
 
 #[tokio::test]
