@@ -57,8 +57,8 @@ pub struct Reading {
     #[arg(long)]
     no_decode_coords: bool,
 
-    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr), always or
-    /// never
+    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr, NetCDF and
+    /// HDF5), always or never
     #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
     pub unpack: Unpack,
 

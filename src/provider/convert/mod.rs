@@ -102,7 +102,7 @@ impl ConvertOptions {
 
     /// Returns the options for creating array files that only some formats have.
     fn created_with(&self) -> BTreeMap<String, String> {
-        let zone_maps = self.zone_maps.then(|| ("zone_maps", "true"));
+        let zone_maps = self.zone_maps.then_some(("zone_maps", "true"));
         let options = zone_maps.into_iter();
         options
             .map(|(name, value)| (name.to_string(), value.to_string()))

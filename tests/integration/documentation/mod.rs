@@ -42,7 +42,7 @@ const NOT_RUN: [(&str, &str, usize); 19] = [
     // The Python package, which has its own tests: `python/tests/test_documentation.py`.
     ("README.md", "python", 1),
     ("docs/coming-from-xarray.md", "python", 2),
-    ("docs/python.md", "python", 13),
+    ("docs/python.md", "python", 14),
     ("docs/python.md", "sh,ignore", 1),
     // Documentation tests.
     ("docs/embedding.md", "rust", 7),

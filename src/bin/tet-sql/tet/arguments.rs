@@ -195,8 +195,8 @@ pub struct ConvertArguments {
     /// From rows, the columns that become dimensions; from arrays without dimension names, the names
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub dims: Option<Vec<String>>,
-    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr, unless OUT is
-    /// Zarr, too), always or never
+    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr, NetCDF and
+    /// HDF5, unless OUT is Zarr), always or never
     #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
     pub unpack: Unpack,
     /// Embed zone maps in a .tet file

@@ -193,7 +193,7 @@ impl ExtensionOptions for ArraySettings {
             entry(
                 "unpack",
                 self.unpack.to_string(),
-                "Unpack files opened from now on by scale_factor and add_offset: auto (integers of Zarr), always or never",
+                "Unpack files opened from now on by scale_factor and add_offset: auto (integers of Zarr, NetCDF and HDF5), always or never",
             ),
         ];
         for (key, field, description) in SWITCHES {
