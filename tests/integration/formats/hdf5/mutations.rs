@@ -84,7 +84,7 @@ fn checked_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for start in 0..bytes.len() {
         let is_block = |signature: &&[u8]| bytes[start..].starts_with(signature);
-        if !SIGNATURES.iter().any(|signature| is_block(signature)) {
+        if !SIGNATURES.iter().any(is_block) {
             continue;
         }
         let ends = start + 4..(start + MAX_BLOCK).min(bytes.len().saturating_sub(4));

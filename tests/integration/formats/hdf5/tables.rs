@@ -1,6 +1,7 @@
 //! Files as tables: values, dimensions, coordinates, groups, conversions.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Float64Type};
@@ -301,7 +302,8 @@ fn checks_decode_every_chunk() {
     let schema = ArraySchema::open("s", path("filters.h5"), ArrayOptions::new()).unwrap();
     let arrays = schema.container().downcast_ref::<ArrayContainer>().unwrap();
     let file = arrays.file();
-    let mut reader = tet_sql::format::array::ChunkReader::new(file.clone(), tet_sql::Access::Pread);
+    let mut reader =
+        tet_sql::format::array::ChunkReader::new(Arc::clone(file), tet_sql::Access::Pread);
     reader
         .open(file.dataset("fletcher32").unwrap(), &[0, 0])
         .unwrap();

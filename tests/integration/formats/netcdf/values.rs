@@ -47,7 +47,10 @@ fn is_equal(found: &str, expected: &Value, is_packed: bool) -> bool {
             let allowed = if is_packed { 1e-4 } else { 0.0 };
             found.is_ok_and(|found| (found - expected).abs() <= allowed)
         }
-        other => found == other.to_string(),
+        other => {
+            let text = other.to_string();
+            found == text
+        }
     }
 }
 
