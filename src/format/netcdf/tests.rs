@@ -106,13 +106,12 @@ fn every_type_of_every_version() {
             let swapped = stored[..3 * size].chunks(size);
             let swapped: Vec<u8> = swapped.flat_map(|one| one.iter().rev().copied()).collect();
             match nc_type {
-                NcType::Byte => assert_eq!(cells(&file, name), [1, 0, 2, 0, 3, 0]),
                 NcType::Char => assert_eq!(texts(&file, name), ["\u{1}", "\u{2}", "\u{3}"]),
                 _ => assert_eq!(cells(&file, name), swapped, "{name}"),
             }
             let stored = file.chunk(dataset, &[0], Access::Mmap).unwrap();
             let is_raw = matches!(stored.payload, Payload::Raw(_));
-            assert_eq!(is_raw, *nc_type == NcType::Ubyte);
+            assert_eq!(is_raw, matches!(nc_type, NcType::Byte | NcType::Ubyte));
         }
     }
 }
@@ -136,7 +135,7 @@ fn records_alternate_between_variables() {
         let file = open(&path);
         assert_eq!(file.dataset("bytes").unwrap().shape(), [2, 3]);
         assert_eq!(cells(&file, "fixed"), [1, 0, 2, 0, 3, 0]);
-        assert_eq!(cells(&file, "bytes"), [1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0]);
+        assert_eq!(cells(&file, "bytes"), [1, 2, 3, 4, 5, 6]);
         if !is_alone {
             assert_eq!(cells(&file, "shorts"), [7, 0, 8, 0]);
         }
@@ -246,10 +245,10 @@ fn large_variables_have_several_chunks() {
 
 #[test]
 fn the_missing_end_of_a_truncated_file_cannot_be_read() {
-    let stored = vec![7; 6 << 20];
+    let stored = vec![7; 12 << 20];
     let dimensions = [("time", 0), ("x", 3 << 20)];
     let variables = vec![
-        variable("v", &[0, 1], NcType::Byte, &stored),
+        variable("v", &[0, 1], NcType::Short, &stored),
         variable("time", &[0], NcType::Byte, &[1, 2]),
     ];
     let new = NewFile {
