@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The crate `hdf5-reader` parses the structures of the metadata, through the bounded reads of
-//! [`Source`](source::Source). Chunks are read and decoded here: their sizes are checked before memory is
+//! `Source`. Chunks are read and decoded here: their sizes are checked before memory is
 //! allocated, and buffers are reused.
 
 mod array;

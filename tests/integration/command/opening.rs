@@ -208,23 +208,18 @@ fn unsupported_formats_and_locations_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     for (name, bytes, expected) in [
+        // Formats that are supported have errors of their own.
         (
             "a.nc",
             b"\x89HDF\r\n\x1a\n".as_slice(),
-            "open_dataset('a.nc').to_zarr('a.zarr')",
+            "a.nc: superblock is unreadable",
         ),
-        ("b.nc", b"CDF\x01", "a NetCDF file cannot be read"),
-        ("a.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file cannot be read"),
+        ("b.nc", b"CDF\x01", "b.nc: "),
         ("a.grib2", b"GRIB", "engine='cfgrib'"),
         (
             "noext",
-            b"\x89HDF\r\n\x1a\n",
-            "open_dataset('noext', engine='h5netcdf', phony_dims='sort').to_zarr('noext.zarr')",
-        ),
-        (
-            "no-ext",
-            b"CDF\x02",
-            "open_dataset('no-ext').to_zarr('no-ext.zarr')",
+            b"II*\0",
+            "open_dataset('noext', engine='rasterio').to_zarr('noext.zarr')",
         ),
     ] {
         let file = path(name);

@@ -119,6 +119,21 @@ async fn dimensions_have_coordinates() {
     assert_eq!(rows(&ctx, sql).await, ["12 3 2"]);
 }
 
+#[tokio::test]
+async fn a_slice_reads_only_its_chunks() {
+    let ctx = open(&path("netcdf.nc"), ArrayOptions::new()).await;
+    for (filter, chunks) in [
+        ("time < '2000-01-01T06:00:00'", "chunks=4 of 12"),
+        ("lat = 30 AND lon = 4", "chunks=3 of 12"),
+    ] {
+        for what in ["avg(value)", "*"] {
+            let sql = format!("EXPLAIN SELECT {what} FROM packed WHERE {filter}");
+            let plan = rows(&ctx, &sql).await.join("\n");
+            assert!(plan.contains(chunks), "{sql}: {plan}");
+        }
+    }
+}
+
 #[test]
 fn bounds_and_coordinates_have_a_role_of_their_own() {
     let schema = ArraySchema::open("s", path("netcdf.nc"), ArrayOptions::new()).unwrap();
