@@ -29,7 +29,7 @@ const MAX_WITHOUT_RANGES: u64 = 256 << 20;
 /// An object, pinned to its size and entity tag as they were when it was opened.
 ///
 /// Small reads, such as those of headers and indexes, fetch more than they need and keep it. Reads
-/// of chunks ([`Self::fetch`]) fetch exactly their bytes.
+/// of chunks fetch exactly their bytes.
 #[derive(Debug)]
 pub struct RemoteObject {
     place: RemotePlace,
