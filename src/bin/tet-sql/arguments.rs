@@ -125,14 +125,14 @@ impl Arguments {
     /// Writes the completion script or manual page, if requested. Returns `true` if one was
     /// written, because then nothing else is to be done.
     pub fn describe(&self, output: &mut dyn Write) -> io::Result<bool> {
+        // `generate` and `render` can panic if they cannot write, so write to memory first.
+        let mut text = Vec::new();
         if let Some(shell) = self.completions {
-            // `generate` panics if it cannot write, so write to memory first.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut script);
-            output.write_all(&script)?;
+            clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut text);
         } else if self.man {
-            clap_mangen::Man::new(Self::command()).render(output)?;
+            clap_mangen::Man::new(Self::command()).render(&mut text)?;
         }
+        output.write_all(&text)?;
         // Flush here, because dropping the buffer would ignore errors silently.
         output.flush()?;
         Ok(self.completions.is_some() || self.man)

@@ -43,7 +43,13 @@ async fn clients_cannot_write() {
     let file = format!("file://{path}");
     let weather = Path::new(env!("CARGO_MANIFEST_DIR")).join(WEATHER);
     let weather = weather.to_str().unwrap();
-    for place in [path, &file, weather, &format!("{weather}#pressure")] {
+    let urls = [
+        "http://127.0.0.1:1/a.tet",
+        "s3://bucket/a.zarr",
+        "memory:///a.npy",
+    ];
+    let member = format!("{weather}#pressure");
+    for place in [path, &file, weather, &member].into_iter().chain(urls) {
         for statement in [
             format!("SELECT * FROM '{place}'"),
             format!("DESCRIBE \"{place}\""),

@@ -106,12 +106,14 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
 /// Writes the manual page, followed by those of the subcommands.
 fn man(output: &mut dyn Write) -> io::Result<()> {
     let command = Arguments::command();
-    clap_mangen::Man::new(command.clone()).render(output)?;
+    // `render` can panic if it cannot write, so write to memory first.
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
     for one in command.get_subcommands() {
         let title = format!("tet-{}", one.get_name());
         clap_mangen::Man::new(one.clone())
             .title(title)
-            .render(output)?;
+            .render(&mut page)?;
     }
-    Ok(())
+    output.write_all(&page)
 }
