@@ -30,7 +30,7 @@ pub(super) struct Hdf5Array {
     pub codes: Vec<i64>,
 }
 
-/// Where the elements of a chunk are.
+/// The location of the elements of a chunk.
 enum Place<'a> {
     /// Nowhere: they were never written.
     Missing,

@@ -26,7 +26,7 @@ pub(super) enum Codes {
     Texts(HashMap<Vec<u8>, i64>),
 }
 
-/// What is left of the limits on the strings of a file. The variables of a short file can all claim the
+/// The unused part of the limits on the strings of a file. The variables of a short file can all claim the
 /// same bytes.
 pub(super) struct Budget {
     bytes: u64,
