@@ -38,6 +38,20 @@ pub(crate) fn sorted(
     }))
 }
 
+/// Deals blocks, in their current order, to at most `partitions` partitions. `None` if there are too
+/// many blocks.
+pub(crate) fn in_turn(blocks: &PlannedBlocks, partitions: usize) -> Result<Option<SortedBlocks>> {
+    let Some(count) = blocks.count().filter(|count| *count <= MAX_BLOCKS) else {
+        return Ok(None);
+    };
+    let order: Vec<u64> = (0..count).collect();
+    let (order, partitions) = dealt(&order, partitions);
+    Ok(Some(SortedBlocks {
+        blocks: blocks.reorder(order.into_iter())?,
+        partitions,
+    }))
+}
+
 /// Sorts the steps of all blocks by the bounds of some columns: by the lower bound for an
 /// ascending column, by the upper bound for a descending one. Blocks with unknown bounds come
 /// first, since they have to be read in any case. `None` if there are no statistics of the first

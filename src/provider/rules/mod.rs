@@ -13,3 +13,4 @@ pub(crate) mod order;
 pub mod probe_sides;
 pub(crate) mod shared_reads;
 pub(crate) mod single_stage;
+pub(crate) mod sorted_scans;

@@ -20,7 +20,7 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SpillLongLimits, RestartBuildSides, SliceLists     on the finished plan
+//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceLists     on the finished plan
 //! ```
 
 use std::sync::Arc;
@@ -48,6 +48,7 @@ use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
+use crate::provider::rules::sorted_scans::SORTED_SCANS;
 use crate::provider::window::AxisWindows;
 
 /// DataFusion's rule that repartitions and sorts.
@@ -83,6 +84,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
         (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
         (Last, Arc::new(SharedReads)),
+        (Last, Arc::new(SORTED_SCANS)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_LISTS)),

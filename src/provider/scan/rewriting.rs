@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use datafusion::common::Result;
+use datafusion::common::stats::Precision;
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
@@ -10,6 +12,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
 use crate::provider::planning::dynamic;
+use crate::provider::planning::sorted_blocks::{SortedBlocks, in_turn};
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
 
@@ -45,6 +48,51 @@ impl ArrayScan {
         scan.blocks = self.blocks.reorder(first..count)?;
         scan.column_statistics = Arc::default();
         Ok(Some(scan))
+    }
+
+    /// Returns a scan whose partitions read their rows sorted by these output columns; `None` if the
+    /// blocks do not have this order. Blocks are dealt to the partitions in turn, so that all of them
+    /// work while their rows are merged.
+    pub(in crate::provider) fn sorted_by(
+        &self,
+        keys: &[(usize, SortOptions)],
+    ) -> Result<Option<Self>> {
+        let plan = self.plan.as_ref();
+        let mut ordering = self.blocks.ordering().into_iter();
+        for (column, sort) in keys {
+            let Some(column) = plan.projection.get(*column) else {
+                return Ok(None);
+            };
+            // Columns with a single value do not change the order.
+            let found = ordering.find(|(other, _)| other == column || !self.is_constant(*other));
+            if found != Some((*column, sort.descending)) {
+                return Ok(None);
+            }
+        }
+        let mut options = plan.options;
+        options.declare_ordering = true;
+        let mut sorted = self.with_plan(ScanPlan {
+            options,
+            ..plan.clone()
+        });
+        if let Some(SortedBlocks { blocks, partitions }) =
+            in_turn(&self.blocks, plan.partitions.len())?
+        {
+            Arc::make_mut(&mut sorted.plan).partitions = partitions;
+            sorted.blocks = blocks;
+        }
+        Ok(Some(sorted))
+    }
+
+    /// Returns `true` if all selected rows have the same value in a column of the table.
+    fn is_constant(&self, column: usize) -> bool {
+        let statistics = self.blocks.column_statistics(column, &self.plan.options);
+        statistics.is_ok_and(|statistics| {
+            matches!(
+                (&statistics.min_value, &statistics.max_value),
+                (Precision::Exact(min), Precision::Exact(max)) if min == max
+            )
+        })
     }
 
     /// Returns the scan with other output columns, which must include those of the dynamic filter;

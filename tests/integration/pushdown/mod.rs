@@ -6,5 +6,6 @@ pub mod products;
 pub mod pruning;
 pub mod scans;
 mod shared_reads;
+mod sorted_scans;
 pub mod sparse;
 pub mod steps;

@@ -1,0 +1,103 @@
+//! Sorts by the order of an array's cells: the scan returns rows in this order, and nothing is sorted.
+
+use std::path::Path;
+
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
+
+use crate::cells;
+use crate::support::sql::{plan, rows, write};
+
+/// Writes an array of 12 times, 4 descending latitudes and 6 longitudes, in chunks of whole maps of two
+/// times, of half a map of one time, and in chunks that are cut along all dimensions.
+fn write_arrays(path: &Path) {
+    let spec = |name: &str, chunks: &[u64]| {
+        DatasetSpec::new(name, Dtype::F32, &[12, 4, 6], chunks)
+            .with_dim_names(["time", "lat", "lon"])
+            .with_labels("lat", ["60", "50", "40", "30"])
+    };
+    let numbers = || (0..12 * 24).map(|n| (n * 7 % 101) as f32);
+    write(
+        path,
+        &[
+            (spec("by_time", &[2, 4, 6]), cells!(numbers())),
+            (spec("maps", &[1, 2, 6]), cells!(numbers())),
+            (spec("boxes", &[4, 2, 3]), cells!(numbers())),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn rows_in_the_order_of_cells_are_not_sorted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("arrays.tet");
+    write_arrays(&path);
+    let config = SessionConfig::new()
+        .with_target_partitions(3)
+        .with_batch_size(5)
+        .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
+    // A session without the rules sorts all rows.
+    let sorting = SessionContext::new_with_config(config.clone());
+    let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+    for ctx in [&ctx, &sorting] {
+        ctx.register_array_file_as("f", &path, ArrayOptions::new())
+            .await
+            .unwrap();
+        rows(ctx, "SET datafusion.catalog.default_schema = 'f'").await;
+    }
+    let climate = "(SELECT lat, lon, avg(value) AS mean FROM maps GROUP BY lat, lon)";
+    for (sql, is_sorted) in [
+        ("SELECT * FROM by_time ORDER BY time, lat DESC, lon", false),
+        (
+            "SELECT * FROM by_time WHERE value > 30 ORDER BY time, lat DESC, lon",
+            false,
+        ),
+        (
+            "SELECT value * 2, lon AS x, time, lat FROM by_time ORDER BY time, lat DESC, x",
+            false,
+        ),
+        // Some blocks are pruned, and some keys are left out.
+        (
+            "SELECT time, lat, lon, value FROM by_time WHERE time IN (1, 5, 6) AND lon < 4 ORDER BY time, lat DESC, lon",
+            false,
+        ),
+        // Half a map of one time after the other.
+        ("SELECT * FROM maps ORDER BY time, lat DESC, lon", false),
+        ("SELECT * FROM boxes ORDER BY time, lat DESC, lon", true),
+        // A dimension with one index does not matter.
+        (
+            "SELECT * FROM by_time WHERE time = 3 ORDER BY lat DESC, lon",
+            false,
+        ),
+        (
+            "SELECT * FROM by_time WHERE lat = 40 ORDER BY time, lon",
+            false,
+        ),
+        // Other orders.
+        ("SELECT * FROM by_time ORDER BY time, lat, lon", true),
+        (
+            "SELECT * FROM by_time ORDER BY time DESC, lat DESC, lon",
+            true,
+        ),
+        ("SELECT * FROM by_time ORDER BY lat DESC, lon, time", true),
+        ("SELECT * FROM by_time ORDER BY time, value, lat, lon", true),
+        // The first rows are found by a dynamic filter.
+        (
+            "SELECT * FROM by_time ORDER BY time, lat DESC, lon LIMIT 7",
+            true,
+        ),
+        // A lookup join keeps the order of its probe side.
+        (
+            &format!(
+                "SELECT v.time, v.lat, v.lon, v.value - c.mean FROM by_time v JOIN {climate} c USING (lat, lon) \
+                 ORDER BY v.time, v.lat DESC, v.lon"
+            ),
+            false,
+        ),
+    ] {
+        let shown = plan(&ctx, sql).await;
+        assert_eq!(shown.contains("SortExec"), is_sorted, "{sql}\n{shown}");
+        assert_eq!(rows(&ctx, sql).await, rows(&sorting, sql).await, "{sql}");
+    }
+}
