@@ -39,8 +39,9 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
 
-    /// Returns the attributes of the file itself, or `None` if the format has no such attributes.
-    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
+    /// Returns the attributes of a group, or of the file itself if the path of the group is empty.
+    /// `None` if there are none, or the format has no such attributes.
+    fn group_attributes(&self, _group: &str) -> Option<&BTreeMap<String, String>> {
         None
     }
 

@@ -232,8 +232,8 @@ impl ArrayFile for ValidRangeFile {
         }
     }
 
-    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
-        self.file.attributes()
+    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.file.group_attributes(group)
     }
 
     fn warnings(&self) -> &[String] {

@@ -59,7 +59,8 @@ pub struct Hdf5File {
     arrays: Vec<Hdf5Array>,
     /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
-    attributes: BTreeMap<String, String>,
+    /// The attributes of groups, by path.
+    groups: BTreeMap<String, BTreeMap<String, String>>,
     warnings: Vec<String>,
 }
 
@@ -103,7 +104,7 @@ impl Hdf5File {
             datasets: contents.datasets,
             arrays: contents.arrays,
             by_name,
-            attributes: contents.attributes,
+            groups: contents.groups,
             warnings: contents.warnings,
         })
     }
@@ -170,8 +171,8 @@ impl ArrayFile for Hdf5File {
         &self.warnings
     }
 
-    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
-        Some(&self.attributes)
+    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.groups.get(group)
     }
 
     fn attributes_describe_cells(&self) -> bool {

@@ -43,8 +43,8 @@ const MAX_TEXT_CHUNKS: u64 = 1 << 20;
 pub(super) struct Contents {
     pub datasets: Vec<Dataset>,
     pub arrays: Vec<Hdf5Array>,
-    /// The attributes of the root group.
-    pub attributes: BTreeMap<String, String>,
+    /// The attributes of groups, by path, which is empty for the root group.
+    pub groups: BTreeMap<String, BTreeMap<String, String>>,
     pub warnings: Vec<String>,
 }
 
@@ -77,9 +77,11 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         }
         attributes
     };
-    if let Some(root) = tree.groups.first() {
-        let attributes = attributes_of(root, &mut heaps, &mut contents.warnings);
-        contents.attributes = visible(&attributes);
+    for group in &tree.groups {
+        let attributes = attributes_of(group, &mut heaps, &mut contents.warnings);
+        contents
+            .groups
+            .insert(group.path.clone(), visible(&attributes));
     }
     let mut described = Vec::with_capacity(tree.datasets.len());
     for object in &tree.datasets {

@@ -309,8 +309,8 @@ impl ArrayFile for NetcdfFile {
         self.array(dataset).ok().map(|array| &array.metadata)
     }
 
-    fn attributes(&self) -> Option<&BTreeMap<String, String>> {
-        Some(&self.attributes)
+    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        group.is_empty().then_some(&self.attributes)
     }
 
     fn warnings(&self) -> &[String] {

@@ -96,7 +96,7 @@ fn every_type_of_every_version() {
         let file = open(&path);
         assert_eq!(file.warnings(), [] as [String; 0]);
         assert_eq!(file.layout_version(), Some(version.into()));
-        assert_eq!(file.attributes().unwrap()["title"], "a title");
+        assert_eq!(file.group_attributes("").unwrap()["title"], "a title");
         assert_eq!(file.datasets().len(), types.len());
         for (nc_type, name) in types.iter().zip(&names) {
             let dataset = file.dataset(name).unwrap();

@@ -1,5 +1,6 @@
 //! Zarr hierarchies as [`ArrayFile`]s.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -120,6 +121,10 @@ impl ArrayFile for ZarrFile {
 
     fn warnings(&self) -> &[String] {
         self.folder.warnings()
+    }
+
+    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.folder.group_attributes(group)
     }
 
     fn attributes_describe_cells(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Opens a hierarchy, and reads the chunks of its arrays.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,12 +17,13 @@ use crate::format::zarr::array::ZarrArray;
 use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
 use crate::format::zarr::local::LocalFiles;
 use crate::format::zarr::metadata::Description;
+use crate::format::zarr::metadata::attributes::GroupAttributes;
 use crate::format::zarr::metadata::element::CellKind;
 #[cfg(feature = "remote")]
 use crate::format::zarr::remote::{self, RemoteFiles};
 use crate::format::zarr::root::{OutwardLinks, Root};
 use crate::format::zarr::text;
-use crate::format::zarr::walk::{self, Node};
+use crate::format::zarr::walk::{self, Node, Nodes};
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
 /// Minimum length of a memory-mapped file. Reading a shorter file takes no longer than mapping it.
@@ -33,6 +35,7 @@ const MIN_MAPPED_BYTES: u64 = 256 << 10;
 pub struct ZarrHierarchy {
     files: Files,
     arrays: Vec<ZarrArray>,
+    groups: GroupAttributes,
     warnings: Vec<String>,
 }
 
@@ -84,14 +87,15 @@ impl ZarrHierarchy {
         Self::with_arrays(Files::Remote(RemoteFiles::new(directory)), nodes, warnings)
     }
 
-    fn with_arrays(files: Files, nodes: Vec<Node>, warnings: Vec<String>) -> Result<Self> {
+    fn with_arrays(files: Files, nodes: Nodes, warnings: Vec<String>) -> Result<Self> {
         let mut folder = Self {
             files,
             arrays: Vec::new(),
+            groups: nodes.groups,
             warnings,
         };
         let mut texts = 0;
-        for node in nodes {
+        for node in nodes.arrays {
             folder.add(node, &mut texts)?;
         }
         Ok(folder)
@@ -115,6 +119,11 @@ impl ZarrHierarchy {
     /// Returns the arrays, sorted by name.
     pub fn arrays(&self) -> &[ZarrArray] {
         &self.arrays
+    }
+
+    /// Returns the attributes of a group as texts; of the root if the path is empty.
+    pub fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.groups.get(group)
     }
 
     /// Returns the warnings raised on opening: mainly the arrays that were left out, and why.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::zarr::metadata::attributes::{GroupAttributes, texts};
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
@@ -40,20 +41,28 @@ pub(super) enum Documents {
     V3(Value),
 }
 
+/// The arrays of a hierarchy, sorted by path, and the attributes of its groups.
+#[derive(Default)]
+pub(super) struct Nodes {
+    pub arrays: Vec<Node>,
+    pub groups: GroupAttributes,
+}
+
 /// The kind of a directory.
 enum DirectoryKind {
     Array(Documents, Vec<Source>),
-    Group,
+    /// A group, with its attributes.
+    Group(Value),
     /// A directory without metadata, which may still contain arrays.
     Plain,
 }
 
-/// Finds the arrays below `root`, sorted by path. Adds a warning for each that is left out.
-pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
+/// Finds the arrays and groups below `root`. Adds a warning for each that is left out.
+pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Nodes> {
     let folder = root.absolute();
     let mut walk = Walk {
         root,
-        nodes: Vec::new(),
+        nodes: Nodes::default(),
         folders: 0,
         linked: HashSet::new(),
         looked_at: 0,
@@ -63,11 +72,14 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>>
         DirectoryKind::Array(documents, sources) => {
             walk.push(String::new(), folder.to_path_buf(), documents, sources)?;
         }
-        DirectoryKind::Group => walk.enter(folder, "", 0)?,
+        DirectoryKind::Group(attributes) => {
+            walk.nodes.groups.insert(String::new(), texts(&attributes));
+            walk.enter(folder, "", 0)?;
+        }
         DirectoryKind::Plain => walk.consolidated()?,
     }
     let mut nodes = walk.nodes;
-    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    nodes.arrays.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(nodes)
 }
 
@@ -96,7 +108,7 @@ fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
         sources.push((path, identity));
         Ok(value)
     };
-    if let Some(value) = document("zarr.json")? {
+    if let Some(mut value) = document("zarr.json")? {
         let malformed = |field, expected| {
             let path = folder.join("zarr.json");
             let found = value
@@ -115,7 +127,7 @@ fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
         }
         return match value.get("node_type").and_then(Value::as_str) {
             Some("array") => Ok(DirectoryKind::Array(Documents::V3(value), sources)),
-            Some("group") => Ok(DirectoryKind::Group),
+            Some("group") => Ok(DirectoryKind::Group(value["attributes"].take())),
             _ => malformed("node_type", "\"array\" or \"group\""),
         };
     }
@@ -127,14 +139,16 @@ fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
         ));
     }
     if folder.join(".zgroup").is_file() {
-        return Ok(DirectoryKind::Group);
+        return Ok(DirectoryKind::Group(
+            document(".zattrs")?.unwrap_or_default(),
+        ));
     }
     Ok(DirectoryKind::Plain)
 }
 
 struct Walk<'a> {
     root: &'a Root,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     folders: usize,
     /// The targets of the links followed so far.
     linked: HashSet<PathBuf>,
@@ -178,7 +192,10 @@ impl Walk<'_> {
                 Ok(DirectoryKind::Array(documents, sources)) => {
                     self.push(name, path, documents, sources)?;
                 }
-                Ok(DirectoryKind::Group | DirectoryKind::Plain) if depth + 1 < MAX_DEPTH => {
+                Ok(found) if depth + 1 < MAX_DEPTH => {
+                    if let DirectoryKind::Group(attributes) = found {
+                        self.nodes.groups.insert(name.clone(), texts(&attributes));
+                    }
                     match self.enter(&path, &name, depth + 1) {
                         // The directories beside it can still be read.
                         Err(error @ Error::Io { .. }) => {
@@ -187,7 +204,7 @@ impl Walk<'_> {
                         entered => entered?,
                     }
                 }
-                Ok(DirectoryKind::Group | DirectoryKind::Plain) => self.warnings.push(format!(
+                Ok(_) => self.warnings.push(format!(
                     "group {name:?} is left out: nested more than {MAX_DEPTH} groups deep"
                 )),
                 Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
@@ -257,13 +274,13 @@ impl Walk<'_> {
         documents: Documents,
         sources: Vec<Source>,
     ) -> Result<()> {
-        if self.nodes.len() == MAX_ARRAYS {
+        if self.nodes.arrays.len() == MAX_ARRAYS {
             return Err(self.too_many(MAX_ARRAYS, "arrays"));
         }
         if self.root.links() == OutwardLinks::Follow {
             self.warn_about_links(&folder);
         }
-        self.nodes.push(Node {
+        self.nodes.arrays.push(Node {
             name,
             folder,
             documents,
@@ -301,7 +318,9 @@ impl Walk<'_> {
             ));
         };
         let value = json::parse(&path, &bytes)?;
-        for (name, documents) in consolidated_arrays(&path, value, self.warnings)? {
+        let (arrays, groups) = consolidated(&path, value, self.warnings)?;
+        self.nodes.groups = groups;
+        for (name, documents) in arrays {
             let folder = self.root.absolute().join(&name);
             let sources = vec![(path.clone(), Some(identity.clone()))];
             self.push(name, folder, documents, sources)?;
@@ -310,13 +329,13 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the names and the documents of the arrays that a `.zmetadata` document lists. Adds a
-/// warning for each that is left out.
-pub(super) fn consolidated_arrays(
+/// Returns the names and the documents of the arrays that a `.zmetadata` document lists, and the
+/// attributes of the groups. Adds a warning for each array that is left out.
+pub(super) fn consolidated(
     path: &Path,
     mut value: Value,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, Documents)>> {
+) -> Result<(Vec<(String, Documents)>, GroupAttributes)> {
     let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
         let place = ErrorLocation::file(path);
         return Err(Error::malformed(place, "metadata", "absent", "an object"));
@@ -343,7 +362,11 @@ pub(super) fn consolidated_arrays(
         };
         arrays.push((name.to_string(), documents));
     }
-    Ok(arrays)
+    let groups = documents.iter().filter_map(|(key, attributes)| {
+        let group = key.strip_suffix(".zattrs")?.trim_end_matches('/');
+        Some((group.to_string(), texts(attributes)))
+    });
+    Ok((arrays, groups.collect()))
 }
 
 /// Returns `true` if a name is a path that stays within the hierarchy on every system.
@@ -376,14 +399,14 @@ mod tests {
             let root = Root::open(folder.path(), links).unwrap();
             let mut walk = Walk {
                 root: &root,
-                nodes: Vec::new(),
+                nodes: Nodes::default(),
                 folders: 0,
                 linked: HashSet::new(),
                 looked_at: 0,
                 warnings: &mut Vec::new(),
             };
             walk.enter(root.absolute(), "", 0).unwrap();
-            assert_eq!((walk.nodes.len(), walk.folders), (2, 2));
+            assert_eq!((walk.nodes.arrays.len(), walk.folders), (2, 2));
             // The one entry of each array beyond the limit ends the search there.
             let most = match links {
                 OutwardLinks::Follow => MAX_LINK_CHECKS + 2,

@@ -20,6 +20,11 @@ pub trait CreateArrays: Debug + Send + Sync {
         true
     }
 
+    /// Returns `true` if files keep attributes of the file itself and of groups.
+    fn keeps_group_attributes(&self) -> bool {
+        false
+    }
+
     /// Returns `true` if texts may be null.
     fn allows_null_texts(&self) -> bool {
         false
@@ -62,6 +67,8 @@ pub trait CreateArrays: Debug + Send + Sync {
 pub struct CreateSettings {
     /// The values of options that only some formats have, by name.
     pub format_options: BTreeMap<String, String>,
+    /// The attributes of groups, by the path of the group, which is empty for the file itself.
+    pub group_attributes: BTreeMap<String, BTreeMap<String, String>>,
     /// The operation that creates the file, and its source, for the history of the file.
     pub history: (&'static str, &'static str),
 }

@@ -1,6 +1,6 @@
 //! Converts arrays to arrays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,8 +81,24 @@ pub(super) fn convert(
     }
     let settings = CreateSettings {
         format_options: options.created_with(),
+        group_attributes: group_attributes(file.as_ref(), &specs),
         history: ("convert", file.format()),
     };
+    if creator.keeps_metadata() && !creator.keeps_group_attributes() {
+        for (group, attributes) in &settings.group_attributes {
+            let names: Vec<_> = attributes.keys().map(|name| format!("{name:?}")).collect();
+            converted.warnings.push(format!(
+                "{}{}: the attributes {} are left out, because {} files have attributes of arrays only",
+                path.display(),
+                match group.as_str() {
+                    "" => String::new(),
+                    group => format!(", group {group:?}"),
+                },
+                names.join(", "),
+                output.extension().unwrap_or_default().display(),
+            ));
+        }
+    }
     if target == FileKind::Npy {
         let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
         if specs.iter().any(is_more) {
@@ -112,6 +128,23 @@ pub(super) fn convert(
     converted.arrays = contents.len();
     converted.cells = progress.done();
     Ok(converted)
+}
+
+/// Returns the attributes of the file, and of the groups of these arrays.
+fn group_attributes(
+    file: &dyn ArrayFile,
+    specs: &[DatasetSpec],
+) -> BTreeMap<String, BTreeMap<String, String>> {
+    let paths = specs.iter().flat_map(|spec| {
+        let name = spec.name();
+        name.match_indices('/').map(|(end, _)| &name[..end])
+    });
+    let groups: BTreeSet<&str> = paths.chain([""]).collect();
+    let attributes = groups.into_iter().filter_map(|group| {
+        let attributes = file.group_attributes(group)?;
+        (!attributes.is_empty()).then(|| (group.to_string(), attributes.clone()))
+    });
+    attributes.collect()
 }
 
 fn cells(dataset: &Dataset) -> Option<u64> {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tet_sql::format::array::Compression;
 use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
+#[cfg(all(feature = "hdf5", feature = "zarr"))]
+use tet_sql::format::zarr::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
 use tet_sql::provider::error::describe;
@@ -87,6 +89,78 @@ async fn arrays_round_trip_through_zarr() {
         let report = tet_sql::format::tet::verify::verify(&tet, Default::default(), &|_, _| {});
         assert!(report.unwrap().ok, "{}", path.display());
     }
+}
+
+#[cfg(all(feature = "hdf5", feature = "zarr"))]
+#[tokio::test]
+async fn attributes_of_files_and_groups_are_kept() {
+    let read = |path: &Path| -> serde_json::Value {
+        let text =
+            std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        serde_json::from_str(&text).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let title = serde_json::json!({"title": "NetCDF-4 conventions"});
+    done(&data("hdf5/netcdf.nc"), &path("a.zarr")).await;
+    let root = read(&path("a.zarr/zarr.json"));
+    assert_eq!(root["attributes"], title);
+
+    // Both versions of Zarr. Attributes of other types become texts when they are read.
+    let ocean = path("a.zarr/ocean/zarr.json");
+    let mut group = read(&ocean);
+    group["attributes"] = serde_json::json!({"basin": "Pacific", "levels": [1, 2]});
+    std::fs::write(&ocean, group.to_string()).unwrap();
+    done(&path("a.zarr"), &path("c.zarr")).await;
+    let of_ocean = serde_json::json!({"basin": "Pacific", "levels": "[1,2]"});
+    for name in ["a.zarr", "c.zarr"] {
+        let file = ArraySchema::open("f", path(name), ArrayOptions::new()).unwrap();
+        let arrays = file.container().downcast_ref::<ArrayContainer>().unwrap();
+        let groups = ["", "ocean"].map(|group| {
+            let attributes = arrays.file().group_attributes(group).unwrap();
+            (group.to_string(), attributes.clone())
+        });
+        let spec = DatasetSpec::new("ocean/a", Dtype::U8, &[1], &[1]).with_dim_names(["x"]);
+        let options = ZarrWriteOptions {
+            version: ZarrVersion::V2,
+        };
+        let second = path("b.zarr");
+        let writer = ZarrWriter::create(&second, vec![spec], options).unwrap();
+        let mut writer = writer.with_group_attributes(groups.into());
+        writer.write_dataset(0, &[7]).unwrap();
+        writer.finish().unwrap();
+        let consolidated = read(&path("b.zarr/.zmetadata"));
+        for (group, attributes) in [(".zattrs", &title), ("ocean/.zattrs", &of_ocean)] {
+            assert_eq!(read(&path("b.zarr").join(group)), *attributes);
+            assert_eq!(consolidated["metadata"][group], *attributes);
+        }
+        let third = path("d.zarr");
+        let options = ConvertOptions {
+            overwrite: true,
+            ..ConvertOptions::default()
+        };
+        converted(&second, &third, &options).await.unwrap();
+        assert_eq!(read(&third.join("zarr.json"))["attributes"], title);
+        assert_eq!(read(&third.join("ocean/zarr.json"))["attributes"], of_ocean);
+    }
+    let ctx = open(&path("c.zarr"), ArrayOptions::new()).await;
+    let sql = "SELECT key, value FROM tet_attributes() WHERE table_name IS NULL AND key = 'title'";
+    assert_eq!(rows(&ctx, sql).await, ["title NetCDF-4 conventions"]);
+
+    // There is no place for them in a `.tet` file.
+    let warnings = done(&path("c.zarr"), &path("d.tet")).await.warnings;
+    let lost: Vec<_> = warnings
+        .iter()
+        .filter_map(|warning| warning.split_once("c.zarr"))
+        .collect();
+    let reason = "left out, because tet files have attributes of arrays only";
+    assert_eq!(
+        lost.iter().map(|(_, lost)| *lost).collect::<Vec<_>>(),
+        [
+            format!(": the attributes \"title\" are {reason}"),
+            format!(", group \"ocean\": the attributes \"basin\", \"levels\" are {reason}"),
+        ]
+    );
 }
 
 /// A conversion can change any chunk shape to any other, in however little memory.

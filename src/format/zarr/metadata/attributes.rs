@@ -1,6 +1,6 @@
 //! Converts attributes, dimension names and fill values from JSON to text.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Number, Value};
 
@@ -16,6 +16,17 @@ const MISSING_VALUE: &str = "missing_value";
 const UNSIGNED: &str = "_Unsigned";
 /// The attribute that holds the dimension names in version 2, by the convention of xarray.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
+
+/// The attributes of groups as texts, by the path of the group, which is empty for the root.
+pub(crate) type GroupAttributes = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Returns attributes as texts, in the form of [`metadata`].
+pub(crate) fn texts(attributes: &Value) -> BTreeMap<String, String> {
+    let attributes = attributes.as_object().into_iter().flatten();
+    attributes
+        .filter_map(|(key, value)| Some((key.clone(), text(value)?)))
+        .collect()
+}
 
 /// Builds an array's metadata from its attributes, its `dimension_names` (version 3) and its fill
 /// value (version 2).

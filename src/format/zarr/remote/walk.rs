@@ -14,9 +14,10 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::remote::RemoteDirectory;
+use crate::format::zarr::metadata::attributes::texts;
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::walk::{
-    Documents, MAX_ARRAYS, MAX_DEPTH, MAX_DIRECTORIES, Node, ROOT_DOCUMENTS, consolidated_arrays,
+    Documents, MAX_ARRAYS, MAX_DEPTH, MAX_DIRECTORIES, Node, Nodes, ROOT_DOCUMENTS, consolidated,
     is_path,
 };
 
@@ -24,14 +25,15 @@ use crate::format::zarr::walk::{
 const ADVICE: &str = "name one array by its path (store.zarr/t2m), or consolidate the metadata with Python: \
                       zarr.consolidate_metadata";
 
-/// Finds the arrays of a hierarchy, sorted by path. Adds a warning for each that is left out.
+/// Finds the arrays and groups of a hierarchy. Adds a warning for each array that is left out. The
+/// attributes of groups are known from their documents of version 3, and from consolidated metadata.
 pub(in crate::format::zarr) fn find(
     directory: &RemoteDirectory,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Node>> {
+) -> Result<Nodes> {
     let mut walk = Walk {
         directory,
-        nodes: Vec::new(),
+        nodes: Nodes::default(),
         directories: 0,
         warnings,
     };
@@ -54,7 +56,9 @@ pub(in crate::format::zarr) fn find(
         Some((".zmetadata", bytes)) => {
             let value = walk.parse(".zmetadata", &bytes)?;
             let path = walk.path(".zmetadata");
-            for (name, documents) in consolidated_arrays(&path, value, walk.warnings)? {
+            let (arrays, groups) = consolidated(&path, value, walk.warnings)?;
+            walk.nodes.groups = groups;
+            for (name, documents) in arrays {
                 walk.push(name, documents)?;
             }
         }
@@ -75,7 +79,7 @@ pub(in crate::format::zarr) fn find(
         }
     }
     let mut nodes = walk.nodes;
-    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    nodes.arrays.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(nodes)
 }
 
@@ -86,7 +90,7 @@ fn is_denied(error: &Error) -> bool {
 
 struct Walk<'a> {
     directory: &'a RemoteDirectory,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     directories: usize,
     warnings: &'a mut Vec<String>,
 }
@@ -114,10 +118,13 @@ impl Walk<'_> {
         let value = self.parse("zarr.json", bytes)?;
         match value.get("node_type").and_then(Value::as_str) {
             Some("array") => self.push(String::new(), Documents::V3(value)),
-            Some("group") => match value.pointer("/consolidated_metadata/metadata") {
-                Some(Value::Object(arrays)) => self.inline(arrays),
-                _ => self.enter("", 0),
-            },
+            Some("group") => {
+                self.add_group("", &value);
+                match value.pointer("/consolidated_metadata/metadata") {
+                    Some(Value::Object(nodes)) => self.inline(nodes),
+                    _ => self.enter("", 0),
+                }
+            }
             other => Err(Error::malformed(
                 ErrorLocation::file(&self.path("zarr.json")),
                 "node_type",
@@ -125,6 +132,12 @@ impl Walk<'_> {
                 "\"array\" or \"group\"",
             )),
         }
+    }
+
+    /// Adds a group with the attributes in its document of version 3.
+    fn add_group(&mut self, name: &str, document: &Value) {
+        let attributes = texts(&document["attributes"]);
+        self.nodes.groups.insert(name.to_string(), attributes);
     }
 
     /// Returns the documents of an array of version 2, whose attributes are still to be read.
@@ -140,10 +153,10 @@ impl Walk<'_> {
     }
 
     fn push(&mut self, name: String, documents: Documents) -> Result<()> {
-        if self.nodes.len() == MAX_ARRAYS {
+        if self.nodes.arrays.len() == MAX_ARRAYS {
             return Err(self.too_many(MAX_ARRAYS, "arrays"));
         }
-        self.nodes.push(Node {
+        self.nodes.arrays.push(Node {
             folder: PathBuf::from(&name),
             name,
             documents,
@@ -152,12 +165,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds the arrays that the consolidated metadata of version 3 lists.
+    /// Adds the arrays and groups that the consolidated metadata of version 3 lists.
     fn inline(&mut self, documents: &serde_json::Map<String, Value>) -> Result<()> {
         for (name, document) in documents {
             let name = name.trim_matches('/');
-            if document.get("node_type").and_then(Value::as_str) != Some("array") {
-                continue;
+            match document.get("node_type").and_then(Value::as_str) {
+                Some("array") => {}
+                Some("group") => {
+                    self.add_group(name, document);
+                    continue;
+                }
+                _ => continue,
             }
             if !is_path(name) {
                 self.warnings.push(format!(
@@ -205,7 +223,11 @@ impl Walk<'_> {
             let documents = match (&version_3[number], &version_2[number]) {
                 (Some(bytes), _) => self.parse(&join(name, "zarr.json"), bytes).map(|value| {
                     let kind = value.get("node_type").and_then(Value::as_str);
-                    (kind == Some("array")).then_some(Documents::V3(value))
+                    if kind == Some("array") {
+                        return Some(Documents::V3(value));
+                    }
+                    self.add_group(name, &value);
+                    None
                 }),
                 (None, Some(bytes)) => self.version_2(name, bytes).map(Some),
                 (None, None) => Ok(None),

@@ -6,7 +6,9 @@ use half::f16;
 use serde_json::{Map, Number, Value, json};
 
 use crate::format::array::{Compression, Dtype};
-use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
+use crate::format::zarr::metadata::attributes::{
+    DIMENSIONS, FILL_VALUE, GroupAttributes, to_base64,
+};
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 
@@ -36,23 +38,43 @@ pub(super) fn bytes(document: &Value) -> Vec<u8> {
 }
 
 /// Returns all documents, with their paths within the hierarchy.
-pub(super) fn all(version: ZarrVersion, plans: &[Plan]) -> Vec<(String, Value)> {
-    let mut groups = BTreeSet::new();
+pub(super) fn all(
+    version: ZarrVersion,
+    plans: &[Plan],
+    attributes: &GroupAttributes,
+) -> Vec<(String, Value)> {
+    let mut names = BTreeSet::from([""]);
     for plan in plans {
         for (end, _) in plan.name.match_indices('/') {
-            groups.insert(&plan.name[..end]);
+            names.insert(&plan.name[..end]);
         }
     }
+    let attributes_of = |name: &str| attributes.get(name).map_or(json!({}), |found| json!(found));
+    let groups = names.into_iter().map(|name| (name, attributes_of(name)));
     match version {
-        ZarrVersion::V2 => all_v2(&groups, plans),
-        ZarrVersion::V3 => all_v3(&groups, plans),
+        ZarrVersion::V2 => all_v2(groups, plans),
+        ZarrVersion::V3 => all_v3(groups, plans),
     }
 }
 
-fn all_v2(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
-    let mut documents = vec![(".zgroup".to_string(), json!({"zarr_format": 2}))];
-    for group in groups {
-        documents.push((format!("{group}/.zgroup"), json!({"zarr_format": 2})));
+/// Returns the path of a document of a node.
+fn document_of(node: &str, name: &str) -> String {
+    match node {
+        "" => name.to_string(),
+        node => format!("{node}/{name}"),
+    }
+}
+
+fn all_v2<'a>(
+    groups: impl Iterator<Item = (&'a str, Value)>,
+    plans: &[Plan],
+) -> Vec<(String, Value)> {
+    let mut documents = Vec::new();
+    for (group, attributes) in groups {
+        documents.push((document_of(group, ".zgroup"), json!({"zarr_format": 2})));
+        if attributes.as_object().is_some_and(|map| !map.is_empty()) {
+            documents.push((document_of(group, ".zattrs"), attributes));
+        }
     }
     for plan in plans {
         documents.push((format!("{}/.zarray", plan.name), array_v2(plan)));
@@ -68,17 +90,23 @@ fn all_v2(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
     documents
 }
 
-fn all_v3(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
-    let group = json!({"attributes": {}, "zarr_format": 3, "node_type": "group"});
+fn all_v3<'a>(
+    groups: impl Iterator<Item = (&'a str, Value)>,
+    plans: &[Plan],
+) -> Vec<(String, Value)> {
+    let mut root = Value::Null;
     let mut nodes = Vec::new();
-    for name in groups {
-        nodes.push((name.to_string(), group.clone()));
+    for (name, attributes) in groups {
+        let group = json!({"attributes": attributes, "zarr_format": 3, "node_type": "group"});
+        match name {
+            "" => root = group,
+            name => nodes.push((name.to_string(), group)),
+        }
     }
     for plan in plans {
         nodes.push((plan.name.clone(), array_v3(plan)));
     }
     let metadata: Map<String, Value> = nodes.iter().cloned().collect();
-    let mut root = group;
     root["consolidated_metadata"] =
         json!({"kind": "inline", "must_understand": false, "metadata": metadata});
     let nodes = nodes

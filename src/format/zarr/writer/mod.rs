@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
 use crate::format::io::target::{self, TemporaryDirectory};
+use crate::format::zarr::metadata::attributes::GroupAttributes;
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -31,7 +32,8 @@ pub struct ZarrWriteOptions {
 /// Writes one Zarr hierarchy into a temporary directory beside the target, which gets the target's
 /// name in [`Self::finish`]. Dropping an unfinished writer deletes the directory.
 ///
-/// - Datasets become arrays, and the prefixes of their names before slashes become groups.
+/// - Datasets become arrays, and the prefixes of their names before slashes become groups. Attributes of
+///   groups are texts.
 /// - Dimension names and `_FillValue` are written as xarray reads them.
 /// - `scale_factor`, `add_offset`, `valid_min`, `valid_max` and `missing_value` are written as
 ///   numbers if they are numbers, all other attributes as text.
@@ -43,6 +45,7 @@ pub struct ZarrWriter {
     folder: TemporaryDirectory,
     version: ZarrVersion,
     plans: Vec<Plan>,
+    groups: GroupAttributes,
     chunks: Chunks<()>,
     /// For each array, the number of nulls written as empty strings.
     missing_texts: Vec<usize>,
@@ -88,7 +91,16 @@ impl ZarrWriter {
             chunks,
             missing_texts: vec![0; plans.len()],
             plans,
+            groups: GroupAttributes::new(),
         })
+    }
+
+    /// Sets the attributes of groups, by the path of the group, which is empty for the root. Those of
+    /// groups without arrays are not written.
+    #[must_use]
+    pub fn with_group_attributes(mut self, groups: GroupAttributes) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// Writes one chunk: its cells clipped to the shape, row-major and little-endian.
@@ -134,7 +146,7 @@ impl ZarrWriter {
     /// aside and cannot be moved back, the error names its path.
     pub fn finish(self) -> Result<()> {
         self.chunks.check_all(&self.path)?;
-        for (name, document) in documents::all(self.version, &self.plans) {
+        for (name, document) in documents::all(self.version, &self.plans, &self.groups) {
             let bytes = documents::bytes(&document);
             output::write(&self.path, &self.folder.path().join(name), &bytes)?;
         }

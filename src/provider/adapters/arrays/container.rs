@@ -116,7 +116,7 @@ impl Container for ArrayContainer {
             let attributes = attributes.into_iter();
             attributes.filter_map(|(key, value)| Some((key.to_string(), value.clone()?)))
         });
-        let own = self.file.attributes().into_iter().flatten();
+        let own = self.file.group_attributes("").into_iter().flatten();
         let own = own.map(|(key, value)| (key.clone(), value.clone()));
         about.chain(own).collect()
     }

@@ -252,7 +252,11 @@ async fn conversions_keep_values_and_attributes() {
     for name in ["a.tet", "a.zarr"] {
         let output = folder.path().join(name);
         let warnings = converted(&path("netcdf.nc"), &output).await;
-        assert_eq!(warnings, [] as [&str; 0], "{name}");
+        let lost = warnings
+            .iter()
+            .filter(|warning| warning.contains("attributes of arrays only"));
+        assert_eq!(lost.count(), usize::from(name == "a.tet"), "{warnings:?}");
+        assert_eq!(warnings.len(), usize::from(name == "a.tet"), "{warnings:?}");
         let ctx = open(&output, ArrayOptions::new()).await;
         for (variable, expected) in decoded() {
             assert_eq!(

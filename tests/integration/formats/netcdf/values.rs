@@ -117,7 +117,7 @@ async fn characters_are_strings_or_stand_alone() {
 #[test]
 fn files_and_variables_have_attributes() {
     let file = NetcdfFile::open(path("types_cdf5.nc"), Access::Pread).unwrap();
-    let attributes: Vec<_> = file.attributes().unwrap().iter().collect();
+    let attributes: Vec<_> = file.group_attributes("").unwrap().iter().collect();
     let pairs = [
         ("half", "0.5"),
         ("numbers", "[1,-2,3]"),
@@ -136,7 +136,7 @@ fn files_and_variables_have_attributes() {
         "[0,6148914691236517205,18446744073709551608]"
     );
     let file = NetcdfFile::open(path("scipy_1.nc"), Access::Pread).unwrap();
-    assert_eq!(file.attributes().unwrap()["history"], "François");
+    assert_eq!(file.group_attributes("").unwrap()["history"], "François");
 }
 
 #[tokio::test]

@@ -333,6 +333,10 @@ impl CreateArrays for ZarrFormat {
         zarr::LIMITS
     }
 
+    fn keeps_group_attributes(&self) -> bool {
+        true
+    }
+
     fn creates_directories(&self) -> bool {
         true
     }
@@ -354,7 +358,9 @@ impl CreateArrays for ZarrFormat {
         let version = Self::version(&settings.format_options);
         let version = version.map_err(|message| Error::invalid(path, message))?;
         let options = ZarrWriteOptions { version };
-        Ok(Box::new(ZarrWriter::create(path, specs, options)?))
+        let writer = ZarrWriter::create(path, specs, options)?;
+        let groups = settings.group_attributes.clone();
+        Ok(Box::new(writer.with_group_attributes(groups)))
     }
 }
 
