@@ -46,7 +46,8 @@ def connect(
         Whether queries that take longer than a second show their progress: on standard error if it is a terminal,
         and in notebooks.
     options
-        Options for opening files: ``dims``, ``text_labels``, ``decode_times``, ``decode_coords``, ``unpack``,
+        Options for opening files: ``dims``, ``text_labels``, ``decode_times``, ``decode_coords``,
+        ``auxiliary_coordinates``, ``unpack``,
         ``nan_as_null``, ``fill_as_null``, ``zone_maps``, ``access``, ``ignore_footer`` and ``key_file``.
 
     Examples

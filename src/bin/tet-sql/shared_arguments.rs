@@ -57,6 +57,10 @@ pub struct Reading {
     #[arg(long)]
     no_decode_coords: bool,
 
+    /// Add coordinates along several dimensions, such as lat(y, x), as columns
+    #[arg(long)]
+    auxiliary_coordinates: bool,
+
     /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr, NetCDF and
     /// HDF5), always or never
     #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
@@ -101,7 +105,8 @@ impl Reading {
             .with_text_labels(self.text_labels)
             .with_ignore_footer(self.ignore_footer)
             .with_decode_times(!self.no_decode_times)
-            .with_decode_coords(!self.no_decode_coords);
+            .with_decode_coords(!self.no_decode_coords)
+            .with_auxiliary_coordinates(self.auxiliary_coordinates);
         if let Some(dims) = &self.dims {
             options.set("dims", &dims.join(","))?;
         }

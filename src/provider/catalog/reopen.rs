@@ -14,6 +14,7 @@ use crate::provider::catalog::many_files::FileTable;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::scan::grid::repeated::RepeatedGrid;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::recipe::{Recipe, TableRecipe};
 use crate::provider::source::{BlockSource, GridSource};
@@ -64,6 +65,13 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
             let all = AlignedGrids::new(name.clone(), &grids, fields);
             let grid = all.for_attributes(read).unwrap_or_else(|| Arc::new(all));
             Ok(Arc::new(GridTable::new(grid)))
+        }
+        Recipe::Repeated { values, grid, axes } => {
+            let (values, grid) = (only_grid(values, session)?, only_grid(grid, session)?);
+            match RepeatedGrid::try_new(&values, &grid, axes.clone()) {
+                Some(repeated) => Ok(Arc::new(GridTable::new(Arc::new(repeated)))),
+                None => plan_err!("the recipe of {} does not match its grid", values.name()),
+            }
         }
         Recipe::KeyIndex { grid, terms } => {
             let grid = only_grid(grid, session)?;

@@ -37,6 +37,15 @@ pub enum Recipe {
         /// The indices of the attributes that the plan will read, if known.
         read: Vec<usize>,
     },
+    /// An array along some axes of a grid, repeated along the others.
+    Repeated {
+        /// The recipe of a table that consists of the array alone.
+        values: Box<Recipe>,
+        /// The recipe of a table that consists of the grid alone.
+        grid: Box<Recipe>,
+        /// For each axis of the array, the axis of the grid.
+        axes: Vec<usize>,
+    },
     /// The key indices of a grid's cells, for a join on expressions over its dimensions.
     KeyIndex {
         /// The recipe of a table that consists of the grid alone.

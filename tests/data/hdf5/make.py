@@ -386,6 +386,33 @@ def netcdf(path):
         file.createVariable("x", "f8", ("x", "lat"))[:] = values((2, 3), "<f8")
 
 
+def curvilinear(path):
+    """Writes arrays with auxiliary coordinates along two dimensions, one dimension and none, and what xarray reads."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in [("time", 4), ("y", 6), ("x", 5)]:
+            file.createDimension(name, length)
+        file.createVariable("time", "i4", ("time",))[:] = range(4)
+        file.createVariable("x", "i4", ("x",))[:] = range(5)
+        y, x = np.mgrid[0:6, 0:5]
+        lat = file.createVariable("lat", "f8", ("y", "x"), fill_value=-1.0)
+        lat[:] = 40 + y + x / 10
+        lat[5, 4] = -1
+        # The dimensions are in another order than those of the arrays.
+        file.createVariable("lon", "f4", ("x", "y"))[:] = (10 + x - y / 4).T
+        file.createVariable("basin", "i2", ("x",))[:] = [1, 1, 2, 2, 2]
+        file.createVariable("height", "f4", ())[:] = 2
+        for name in ("t2m", "d2m"):
+            variable = file.createVariable(name, "f4", ("time", "y", "x"), zlib=True, chunksizes=(2, 3, 5))
+            variable.coordinates = "lon lat basin height absent"
+            variable[:] = values((4, 6, 5), "<f4")
+        file.createVariable("plain", "f4", ("time", "y", "x"))[:] = values((4, 6, 5), "<f4")
+    with xarray.open_dataset(path) as dataset:
+        frame = dataset[["t2m"]].to_dataframe(dim_order=["time", "y", "x"]).reset_index()
+    columns = ["time", "y", "x", "t2m", "lon", "lat", "basin"]
+    rows = frame[columns].astype(object).where(frame[columns].notna(), None).values.tolist()
+    path.with_suffix(".json").write_text(json.dumps({"columns": columns, "rows": rows}) + "\n")
+
+
 def main():
     layouts(HERE / "layouts_earliest.h5", "earliest")
     layouts(HERE / "layouts_latest.h5", "latest")
@@ -396,6 +423,7 @@ def main():
     scales(HERE / "scales.h5")
     phony(HERE / "phony.h5")
     netcdf(HERE / "netcdf.nc")
+    curvilinear(HERE / "curvilinear.nc")
     for path in sorted(HERE.glob("*.h5")) + sorted(HERE.glob("*.nc")):
         expect(path)
     for name in ("phony.h5", "netcdf.nc"):

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::Error;
 use crate::format::array::{ArrayFile, HistoryRow, MemoryBudget};
 use crate::grid::CoordinateSource;
+use crate::provider::adapters::arrays::auxiliary::AuxiliaryCoordinates;
 use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, named_datasets};
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::adapters::arrays::wide::wide_tables;
@@ -93,7 +94,7 @@ impl Container for ArrayContainer {
         {
             return Ok(Some(Arc::clone(&tables.sources[*number])));
         }
-        if self.file.dataset(name).is_some() {
+        if self.file.dataset(name).is_some() && !self.options.auxiliary_coordinates {
             let dataset = ArrayDataset::try_new(&self.file, name, &self.options)?;
             return Ok(Some(Arc::new(GridTable::new(Arc::new(dataset)))));
         }
@@ -165,6 +166,13 @@ impl Tables {
             }
         }
         let wide = wide_tables(&datasets, |name| names.contains(name));
+        let auxiliary = options
+            .auxiliary_coordinates
+            .then(|| AuxiliaryCoordinates::new(&datasets));
+        let extended = |grid: Arc<dyn GridSource>, of: &[Arc<ArrayDataset>]| match &auxiliary {
+            Some(auxiliary) => auxiliary.added_to(grid, of),
+            None => grid,
+        };
         let coordinates = coordinate_variables(file.as_ref(), &datasets);
         let mut tables = Self {
             entries: Vec::new(),
@@ -172,15 +180,16 @@ impl Tables {
             by_name: HashMap::new(),
             warnings,
         };
-        for dataset in datasets {
+        for dataset in &datasets {
             let role = match coordinates.contains(dataset.name()) {
                 true => TableRole::Coordinates,
                 false => TableRole::Data,
             };
-            tables.push(role, dataset);
+            let grid = Arc::clone(dataset) as _;
+            tables.push(role, extended(grid, std::slice::from_ref(dataset)));
         }
-        for table in wide {
-            tables.push(TableRole::Wide, Arc::new(table));
+        for (table, members) in wide {
+            tables.push(TableRole::Wide, extended(Arc::new(table), &members));
         }
         tables
     }

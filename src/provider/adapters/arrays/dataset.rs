@@ -244,13 +244,10 @@ impl GridSource for ArrayDataset {
     fn recipe(&self) -> Result<Option<Recipe>> {
         let file = self.file();
         let identity = file.identity(self.dataset())?;
-        let recipe = Recipe::in_file(
-            file.format(),
-            file.path(),
-            self.name(),
-            &self.options,
-            identity,
-        );
+        // The recipe is that of the dataset alone.
+        let options = self.options.as_ref().clone();
+        let options = options.with_auxiliary_coordinates(false);
+        let recipe = Recipe::in_file(file.format(), file.path(), self.name(), &options, identity);
         Ok(Some(recipe?))
     }
 

@@ -1,6 +1,7 @@
 //! Turns the files of array formats into containers, and their arrays into grids.
 
 mod array;
+mod auxiliary;
 mod columns;
 mod container;
 mod coordinates;

@@ -20,11 +20,11 @@ const MAX_TABLES: usize = 1024;
 ///
 /// A table is named after its group and dimensions, such as `ocean/time_lat_lon`. Underscores are
 /// appended while a dataset or another table has the same name. At most [`MAX_TABLES`] tables are
-/// created.
+/// created. Returns each with its datasets.
 pub(super) fn wide_tables(
     datasets: &[Arc<ArrayDataset>],
     is_taken: impl Fn(&str) -> bool,
-) -> Vec<AlignedGrids> {
+) -> Vec<(AlignedGrids, Vec<Arc<ArrayDataset>>)> {
     let mut families: Vec<Vec<Arc<ArrayDataset>>> = Vec::new();
     // Indices into `families`, grouped by the names and lengths of their axes.
     let mut alike: HashMap<AxesKey, Vec<usize>> = HashMap::new();
@@ -48,7 +48,7 @@ pub(super) fn wide_tables(
             }
         }
     }
-    let mut tables: Vec<AlignedGrids> = Vec::new();
+    let mut tables: Vec<(AlignedGrids, _)> = Vec::new();
     // The last name given for each base name, since axes of the same names may still differ.
     let mut last: HashMap<String, String> = HashMap::new();
     let families = families.into_iter().filter(|family| family.len() > 1);
@@ -59,11 +59,11 @@ pub(super) fn wide_tables(
             Some(last) => format!("{last}_"),
             None => base.clone(),
         };
-        while is_taken(&name) || tables.iter().any(|other| other.name() == name) {
+        while is_taken(&name) || tables.iter().any(|(other, _)| other.name() == name) {
             name.push('_');
         }
         last.insert(base, name.clone());
-        tables.push(wide_table(name, &family));
+        tables.push((wide_table(name, &family), family));
     }
     tables
 }

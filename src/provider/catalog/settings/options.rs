@@ -12,8 +12,9 @@ use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::unpack::Unpack;
 
 /// The names of the options that all formats have.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "access",
+    "auxiliary_coordinates",
     "dataset",
     "declare_ordering",
     "decode_coords",
@@ -57,6 +58,10 @@ pub struct ArrayOptions {
     /// Takes coordinates from other datasets: siblings, and datasets that the CF attribute
     /// `coordinates` names. On by default. Fixed on opening.
     pub decode_coords: bool,
+    /// Adds the auxiliary coordinates of a dataset as columns: datasets that its attribute `coordinates`
+    /// names, and that lie along some of its dimensions, such as `lat(y, x)`. Off by default. Fixed on
+    /// opening.
+    pub auxiliary_coordinates: bool,
     /// Decodes coordinate datasets with CF time units (`hours since 1900-01-01`) to timestamps. On
     /// by default. Fixed on opening.
     pub decode_times: bool,
@@ -93,6 +98,7 @@ impl Default for ArrayOptions {
             ignore_footer: false,
             dims: None,
             decode_coords: true,
+            auxiliary_coordinates: false,
             decode_times: true,
             unpack: None,
             refuse_outward_links: false,
@@ -164,6 +170,12 @@ impl ArrayOptions {
     /// Sets whether coordinates are taken from other datasets.
     pub fn with_decode_coords(mut self, decode_coords: bool) -> Self {
         self.decode_coords = decode_coords;
+        self
+    }
+
+    /// Sets whether auxiliary coordinates are columns.
+    pub fn with_auxiliary_coordinates(mut self, auxiliary_coordinates: bool) -> Self {
+        self.auxiliary_coordinates = auxiliary_coordinates;
         self
     }
 
@@ -242,6 +254,7 @@ impl ArrayOptions {
             "text_labels" => self.text_labels = switch()?,
             "ignore_footer" => self.ignore_footer = switch()?,
             "decode_coords" => self.decode_coords = switch()?,
+            "auxiliary_coordinates" => self.auxiliary_coordinates = switch()?,
             "decode_times" => self.decode_times = switch()?,
             "file_column" => self.file_column = switch()?,
             "nan_as_null" => self.nan_as_null = Some(switch()?),

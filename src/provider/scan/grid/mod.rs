@@ -2,4 +2,5 @@
 
 pub(crate) mod blocks;
 pub(crate) mod reader;
+pub(crate) mod repeated;
 pub mod table;

@@ -12,7 +12,8 @@ use tet_sql::format::npy::NpyFile;
 use crate::support::cells::data;
 
 /// The files with expected values.
-pub const FILES: [&str; 9] = [
+pub const FILES: [&str; 10] = [
+    "curvilinear.nc",
     "filters.h5",
     "groups_earliest.h5",
     "groups_latest.h5",
@@ -147,7 +148,7 @@ fn dimensions_are_those_of_the_netcdf_library() {
 fn attributes_become_text() {
     for name in ["groups_earliest.h5", "groups_latest.h5"] {
         let file = open(name, Access::Pread);
-        let about = file.attributes().unwrap();
+        let about = file.group_attributes("").unwrap();
         assert_eq!(about["title"], "Groups");
         assert_eq!(about["numbers"], "[1.5,-2.0]");
         let dataset = file.dataset("attributes").unwrap();
