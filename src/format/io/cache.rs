@@ -245,7 +245,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
-fn listed(directory: &Path) -> impl Iterator<Item = DirEntry> {
+fn listed(directory: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     directory.read_dir().into_iter().flatten().flatten()
 }
 
