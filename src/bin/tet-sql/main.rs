@@ -108,7 +108,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         options: options.clone(),
         access: arguments.resources.access(),
         unpack: arguments.reading.unpack,
-        settings: arguments.resources.settings.clone(),
+        settings: arguments.resources.settings(),
         memory_limit: arguments.resources.memory_limit,
         quoted_paths: true,
         threads,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::failure::Failure;
 use crate::size::parse_size;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use tet_sql::{Access, ArrayOptions, Unpack};
 
 // clap would use a doc comment on a flattened struct as the description of the command, so these
@@ -27,7 +27,11 @@ pub struct Resources {
 
     /// Set an option at the start, as SET does: tet.max_plan_nodes=50000 (may be given several times)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
-    pub settings: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
+
+    /// Keep the chunk tables of HDF5 and NetCDF-4 files in a directory, for later sessions
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    cache_dir: Option<String>,
 }
 
 // The interpretation of files.
@@ -87,6 +91,13 @@ impl Resources {
             Some(threads) => usize::from(threads),
             None => std::thread::available_parallelism().map_or(1, usize::from),
         }
+    }
+
+    /// Returns the settings of the session by name, as in SET.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let cache = self.cache_dir.iter();
+        let cache = cache.map(|path| ("tet.cache_dir".to_owned(), path.clone()));
+        cache.chain(self.settings.iter().cloned()).collect()
     }
 
     /// Returns the initial access method of the session.

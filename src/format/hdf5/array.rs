@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     BoxCopy, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk, crop, fill,
 };
+use crate::format::hdf5::cached_tables::CachedTables;
 use crate::format::hdf5::chunk_table::{ChunkLocation, ChunkTable};
 use crate::format::hdf5::layout::{Chunked, Layout};
 use crate::format::hdf5::metadata::element::{Element, ElementKind};
@@ -47,6 +48,8 @@ pub(super) struct Opened<'a> {
     pub path: &'a Path,
     pub source: &'a Source,
     pub storage: &'a Storage,
+    /// The chunk tables in the cache directory, if there is one.
+    pub tables: Option<&'a CachedTables>,
 }
 
 impl Hdf5Array {
@@ -114,12 +117,16 @@ impl Hdf5Array {
 
     fn table<'a>(&'a self, file: &Opened<'_>, chunked: &'a Chunked) -> Result<&'a ChunkTable> {
         let table = chunked.table.get_or_init(|| {
-            ChunkTable::read(
-                file.source,
-                chunked,
-                self.stored.shape(),
-                self.max_shape.as_deref(),
-            )
+            let shape = self.stored.shape();
+            if let Some(table) = file.tables.and_then(|tables| tables.get(chunked, shape)) {
+                return Ok(table);
+            }
+            let max_shape = self.max_shape.as_deref();
+            let table = ChunkTable::read(file.source, chunked, shape, max_shape)?;
+            if let Some(tables) = file.tables {
+                tables.put(chunked, shape, &table);
+            }
+            Ok(table)
         });
         table.as_ref().map_err(|found| {
             Error::malformed(

@@ -12,8 +12,10 @@ use crate::format::array::{
 use crate::format::array::{ChunkBytes, LocatedChunk};
 use crate::format::hdf5::MAX_CHUNK_BYTES;
 use crate::format::hdf5::array::{Hdf5Array, Opened};
+use crate::format::hdf5::cached_tables::CachedTables;
 use crate::format::hdf5::open;
 use crate::format::hdf5::source::Source;
+use crate::format::io::cache::CacheDirectory;
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteObject;
@@ -55,6 +57,7 @@ pub struct Hdf5File {
     storage: Arc<Storage>,
     source: Source,
     access: Access,
+    tables: Option<CachedTables>,
     datasets: Vec<Dataset>,
     arrays: Vec<Hdf5Array>,
     /// The index of the first dataset of each name.
@@ -71,8 +74,21 @@ impl Hdf5File {
     /// Fails if the file cannot be read, is not HDF5, or has a root group that cannot be read. Other groups
     /// and datasets that cannot be read are left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
-        let path = path.as_ref();
-        Self::read(path, Arc::new(Storage::open(path)?), access)
+        Self::open_cached(path.as_ref(), access, None)
+    }
+
+    /// Opens a file like [`Self::open`]. Chunk indexes that were read before are taken from `cache`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    pub(crate) fn open_cached(
+        path: &Path,
+        access: Access,
+        cache: Option<Arc<CacheDirectory>>,
+    ) -> Result<Self> {
+        let storage = Arc::new(Storage::open(path)?);
+        let tables = cache.and_then(|cache| CachedTables::of(&storage, cache));
+        Self::read(path, storage, access, tables)
     }
 
     /// Opens a file in an object store.
@@ -82,15 +98,26 @@ impl Hdf5File {
     #[cfg(feature = "remote")]
     pub fn open_remote(object: Arc<RemoteObject>) -> Result<Self> {
         let path = object.path().to_path_buf();
-        Self::read(&path, Arc::new(Storage::remote(object)), Access::Pread)
+        Self::read(
+            &path,
+            Arc::new(Storage::remote(object)),
+            Access::Pread,
+            None,
+        )
     }
 
-    fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
+    fn read(
+        path: &Path,
+        storage: Arc<Storage>,
+        access: Access,
+        tables: Option<CachedTables>,
+    ) -> Result<Self> {
         let source = Source::open(&storage)?;
         let contents = open::open(&Opened {
             path,
             source: &source,
             storage: &storage,
+            tables: tables.as_ref(),
         })?;
         let mut by_name = HashMap::new();
         for (number, dataset) in contents.datasets.iter().enumerate() {
@@ -101,6 +128,7 @@ impl Hdf5File {
             storage,
             source: source.without_cache(),
             access,
+            tables,
             datasets: contents.datasets,
             arrays: contents.arrays,
             by_name,
@@ -114,6 +142,7 @@ impl Hdf5File {
             path: &self.path,
             source: &self.source,
             storage: &self.storage,
+            tables: self.tables.as_ref(),
         }
     }
 

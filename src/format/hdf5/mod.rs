@@ -13,6 +13,7 @@
 //! allocated, and buffers are reused.
 
 mod array;
+mod cached_tables;
 mod chunk_table;
 mod file;
 mod filters;

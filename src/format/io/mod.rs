@@ -1,6 +1,8 @@
-//! Byte-level file access: pooled handles, memory maps, positioned reads, object stores, and files
+//! Byte-level file access: pooled handles, memory maps, positioned reads, object stores, caches, and files
 //! under construction.
 
+#[cfg(any(feature = "hdf5", feature = "remote"))]
+pub(crate) mod cache;
 pub(crate) mod handles;
 pub mod identity;
 #[cfg(feature = "remote")]

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "hdf5")]
+use std::time::SystemTime;
 
 use memmap2::{Mmap, MmapOptions};
 use serde::{Deserialize, Serialize};
@@ -119,6 +121,16 @@ impl Storage {
             Source::File(file) => file.length(),
             #[cfg(feature = "remote")]
             Source::Object(object) => object.size(),
+        }
+    }
+
+    /// Returns the time of the file's last change when it was opened; `None` for an object of a store.
+    #[cfg(feature = "hdf5")]
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        match &self.source {
+            Source::File(file) => file.modified(),
+            #[cfg(feature = "remote")]
+            Source::Object(_) => None,
         }
     }
 

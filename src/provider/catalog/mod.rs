@@ -4,6 +4,7 @@ pub mod description;
 pub mod external;
 #[cfg(feature = "files")]
 pub mod files;
+pub(crate) mod groups;
 pub(crate) mod location;
 pub mod many_files;
 pub(crate) mod names;

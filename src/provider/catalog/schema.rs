@@ -106,6 +106,28 @@ impl ArraySchema {
         self.container.memory_budget()
     }
 
+    /// Returns the path of a group of the container, with a slash at the end. The group has this path, or is
+    /// the only one whose path matches case-insensitively.
+    pub(crate) fn group(&self, path: &str) -> Option<String> {
+        let lower = path.to_lowercase();
+        let mut found: Option<&str> = None;
+        for table in self.container.tables() {
+            for (slash, _) in table.name.match_indices('/') {
+                let group = &table.name[..slash];
+                if group == path {
+                    return Some(format!("{path}/"));
+                }
+                if group.to_lowercase() == lower {
+                    if found.is_some_and(|found| found != group) {
+                        return None;
+                    }
+                    found = Some(group);
+                }
+            }
+        }
+        found.map(|group| format!("{group}/"))
+    }
+
     /// Opens a table of the container. A table that was left out gives the reason as an error.
     fn stored(&self, name: &str) -> Result<Option<ArrayTable>> {
         let mut found = self.container.table(name)?;

@@ -12,7 +12,10 @@ use datafusion::catalog::{
 use datafusion::common::Result;
 use datafusion::logical_expr::TableType;
 
-/// The catalogs of a session. Every schema in them creates tables from quoted paths.
+use crate::provider::catalog::groups::GroupCatalog;
+
+/// The catalogs of a session. Every schema in them creates tables from quoted paths, and groups of files
+/// are schemas.
 #[derive(Debug)]
 pub(crate) struct UrlCatalogs {
     inner: Arc<dyn CatalogProviderList>,
@@ -39,7 +42,7 @@ impl CatalogProviderList for UrlCatalogs {
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        let inner = self.inner.catalog(name)?;
+        let inner = GroupCatalog::over(self.inner.catalog(name)?);
         let factory = Arc::clone(&self.factory);
         Some(Arc::new(UrlCatalog { inner, factory }))
     }

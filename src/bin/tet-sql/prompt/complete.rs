@@ -160,11 +160,16 @@ impl Names {
     }
 
     fn tables_of(&self, schema: &str) -> Vec<&str> {
-        let names = self
-            .tables
-            .iter()
-            .filter(|names| same(&names.schema, schema));
-        names.map(|names| names.table.as_str()).collect()
+        let names = self.tables.iter().filter_map(|names| {
+            if same(&names.schema, schema) {
+                return Some(names.table.as_str());
+            }
+            // The groups of a file are schemas.
+            let (group, table) = names.table.rsplit_once('/')?;
+            let qualified = format!("{}/{group}", names.schema);
+            (same(group, schema) || same(&qualified, schema)).then_some(table)
+        });
+        names.collect()
     }
 
     fn labels(&self, column: &str, word: &str) -> Vec<Candidate> {
@@ -284,6 +289,7 @@ mod tests {
                 table("demo", "temperature", &["time", "lat", "Höhe"]),
                 table("demo", "pressure", &["time", "station"]),
                 table("other", "sea level", &["depth"]),
+                table("other", "ocean/salt", &["depth"]),
             ],
             functions: functions
                 .map(|(name, signature)| (name.to_owned(), signature.to_owned()))
@@ -389,6 +395,14 @@ mod tests {
             ["lag(", "last", "lateral"]
         );
         assert_eq!(completed(&scoped(), "SELECT sta").1, ["station"]);
+    }
+
+    #[test]
+    fn tables_of_groups_are_completed() {
+        for schema in ["ocean", "\"other/ocean\""] {
+            let text = format!("SELECT * FROM {schema}.s");
+            assert_eq!(completed(&names(), &text).1, ["salt"], "{schema}");
+        }
     }
 
     #[test]

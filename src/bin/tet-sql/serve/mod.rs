@@ -151,7 +151,7 @@ fn settings(
         "tet.max_statement_bytes".to_owned(),
         MAX_STATEMENT_BYTES.to_string(),
     )];
-    settings.extend(arguments.resources.settings.iter().cloned());
+    settings.extend(arguments.resources.settings());
     Ok(Settings {
         settings,
         inputs: inputs(&arguments.files, demo)?,

@@ -31,7 +31,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
@@ -287,6 +287,10 @@ pub fn settle<T, E: From<Failure>>(result: Result<T, E>, sink: &mut Sink<'_>) ->
 fn writes(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
     if matches!(plan, LogicalPlan::Explain(_)) {
         return Ok(false);
+    }
+    // Files that are opened later write to the cache directory.
+    if let LogicalPlan::Statement(Statement::SetVariable(set)) = plan {
+        return Ok(set.variable.eq_ignore_ascii_case("tet.cache_dir"));
     }
     plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Copy(_) | LogicalPlan::Dml(_))))
 }

@@ -17,6 +17,7 @@ use sysinfo::System;
 use crate::error::Error;
 use crate::provider::catalog::files::catalog::Catalog;
 pub use crate::provider::catalog::files::input::{Input, register_rows};
+use crate::provider::catalog::groups::GroupCatalog;
 use crate::provider::catalog::schema::ArraySchema;
 use crate::provider::catalog::session::{ArraySessionExt, enable_arrays};
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -31,7 +32,7 @@ const MIN_BUDGET: u64 = 256 << 20;
 pub struct FileSession {
     /// The context that queries run in.
     pub context: SessionContext,
-    /// The default catalog, with a schema for each file.
+    /// The default catalog, with a schema for each file, and for each group of a file.
     pub catalog: Arc<dyn CatalogProvider>,
     /// The paths of the open files.
     pub files: Vec<PathBuf>,
@@ -95,7 +96,7 @@ impl FileSession {
         Ok(Self {
             files: files.collect(),
             context,
-            catalog,
+            catalog: GroupCatalog::over(catalog),
             warnings,
         })
     }

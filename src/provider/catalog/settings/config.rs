@@ -1,12 +1,18 @@
 //! The settings of a session.
 
 use std::any::Any;
+#[cfg(any(feature = "hdf5", feature = "remote"))]
+use std::path::Path;
+#[cfg(any(feature = "hdf5", feature = "remote"))]
+use std::sync::Arc;
 
 use datafusion::common::config::{
     ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions,
 };
 use datafusion::common::{Result, config_err};
 
+#[cfg(any(feature = "hdf5", feature = "remote"))]
+use crate::format::io::cache::CacheDirectory;
 use crate::format::io::storage::Access;
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::sql::budget::Limits;
@@ -48,6 +54,11 @@ pub struct ArraySettings {
     /// `tet.axis_windows`: `true` to compute window functions along an axis without sorting, in a
     /// session created by [`enable_arrays`](crate::enable_arrays).
     pub axis_windows: bool,
+    /// `tet.cache_dir`: the directory that keeps the chunk tables of HDF5 and NetCDF-4 files for later
+    /// sessions; empty to keep nothing. Applies to files opened afterwards.
+    pub cache_dir: String,
+    /// `tet.cache_size`: the maximum number of bytes in the cache directory.
+    pub cache_size: u64,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
@@ -56,6 +67,14 @@ impl ArraySettings {
     /// Returns `true` if a setting is on, or if the session has no settings of this crate.
     pub(in crate::provider) fn is_on(config: &ConfigOptions, setting: fn(&Self) -> bool) -> bool {
         config.extensions.get::<Self>().is_none_or(setting)
+    }
+
+    /// Returns the cache directory, if the session has one.
+    #[cfg(any(feature = "hdf5", feature = "remote"))]
+    pub(in crate::provider) fn cache(config: &ConfigOptions) -> Option<Arc<CacheDirectory>> {
+        let settings = config.extensions.get::<Self>()?;
+        let path = Some(settings.cache_dir.as_str()).filter(|path| !path.is_empty())?;
+        Some(CacheDirectory::at(Path::new(path), settings.cache_size))
     }
 }
 
@@ -72,6 +91,8 @@ impl Default for ArraySettings {
             zip_joins: true,
             lookup_joins: true,
             axis_windows: true,
+            cache_dir: String::new(),
+            cache_size: 1 << 30,
             limits: Limits::default(),
         }
     }
@@ -164,6 +185,11 @@ impl ExtensionOptions for ArraySettings {
                 }
                 Err(message) => config_err!("tet.{message}"),
             },
+            "cache_dir" => {
+                self.cache_dir = value.to_string();
+                Ok(())
+            }
+            "cache_size" => ConfigField::set(&mut self.cache_size, "", value),
             _ if Limits::NAMES.contains(&key) => self.limits.set(key, value),
             _ => {
                 let mut names: Vec<String> =
@@ -199,6 +225,16 @@ impl ExtensionOptions for ArraySettings {
         for (key, field, description) in SWITCHES {
             entries.push(entry(key, field(&mut settings).to_string(), description));
         }
+        entries.push(entry(
+            "cache_dir",
+            self.cache_dir.clone(),
+            "The directory that keeps chunk tables of HDF5 and NetCDF-4 files; empty to keep nothing",
+        ));
+        entries.push(entry(
+            "cache_size",
+            self.cache_size.to_string(),
+            "Maximum number of bytes in the cache directory",
+        ));
         entries.extend(self.limits.entries());
         entries
     }

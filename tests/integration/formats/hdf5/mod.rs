@@ -2,7 +2,9 @@
 //! h5py and netCDF4-python read from them.
 
 mod auxiliary;
+mod cached;
 mod exercise;
+mod groups;
 mod mutations;
 mod stored;
 mod tables;

@@ -13,6 +13,7 @@ use crate::provider::adapters::arrays::container::ArrayContainer;
 #[cfg(feature = "remote")]
 use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
@@ -120,7 +121,8 @@ impl Format for Hdf5Format {
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
         let access = options.open_options(session.options()).access;
-        let file = Hdf5File::open(path, access)?;
+        let cache = ArraySettings::cache(session.options());
+        let file = Hdf5File::open_cached(path, access, cache)?;
         netcdf_container(Arc::new(file), options)
     }
 

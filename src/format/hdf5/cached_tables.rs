@@ -1,0 +1,115 @@
+//! Chunk tables that are kept in a cache directory, so that a file's chunk indexes are read only once.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::format::hdf5::chunk_table::{ChunkLocation, ChunkTable};
+use crate::format::hdf5::layout::Chunked;
+use crate::format::io::cache::CacheDirectory;
+use crate::format::io::storage::Storage;
+
+/// The first bytes of the keys, with the version of the entries.
+const KIND: &str = "hdf5-chunks 1";
+/// A file that was changed this recently may change again without a new time of its last change.
+const MIN_AGE: Duration = Duration::from_secs(2);
+
+/// The chunk tables of one file in a cache directory.
+///
+/// The key of a table has the path of the file, its length and the time of its last change, and the
+/// address of the chunk index.
+#[derive(Debug)]
+pub(super) struct CachedTables {
+    directory: Arc<CacheDirectory>,
+    file: Vec<u8>,
+}
+
+impl CachedTables {
+    /// Returns the tables of a file; `None` for an object of a store, and for a file that was changed just
+    /// now.
+    pub fn of(storage: &Storage, directory: Arc<CacheDirectory>) -> Option<Self> {
+        let modified = storage.modified()?;
+        if modified.elapsed().ok()? < MIN_AGE {
+            return None;
+        }
+        let nanos = modified.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+        let path = std::path::absolute(storage.path()).ok()?;
+        let mut file = format!("{KIND}\0{}\0{nanos}\0", storage.length()).into_bytes();
+        file.extend_from_slice(path.as_os_str().as_encoded_bytes());
+        Some(Self { directory, file })
+    }
+
+    fn key(&self, chunked: &Chunked, shape: &[u64]) -> Vec<u8> {
+        let Chunked {
+            address,
+            chunk_shape,
+            chunk_bytes,
+            ..
+        } = chunked;
+        let index = format!("\0{address:?} {shape:?} {chunk_shape:?} {chunk_bytes}");
+        [self.file.as_slice(), index.as_bytes()].concat()
+    }
+
+    /// Returns the table of a dataset, if it is in the directory.
+    pub fn get(&self, chunked: &Chunked, shape: &[u64]) -> Option<ChunkTable> {
+        let bytes = self.directory.get(&self.key(chunked, shape))?;
+        let (records, rest) = bytes.as_chunks::<{ Record::BYTES }>();
+        let listed: Vec<_> = records.iter().map(Record::decode).collect();
+        let ascends = listed.array_windows().all(|[a, b]| a.0 < b.0);
+        (rest.is_empty() && ascends).then_some(ChunkTable::Listed(listed))
+    }
+
+    /// Stores the table of a dataset, unless it follows from the dataset's header.
+    pub fn put(&self, chunked: &Chunked, shape: &[u64], table: &ChunkTable) {
+        if let ChunkTable::Listed(listed) = table {
+            let bytes: Vec<u8> = listed.iter().flat_map(Record::encode).collect();
+            self.directory.put(&self.key(chunked, shape), &bytes);
+        }
+    }
+}
+
+/// The ordinal and the location of a chunk.
+struct Record;
+
+impl Record {
+    const BYTES: usize = 28;
+
+    fn encode((ordinal, location): &(u64, ChunkLocation)) -> [u8; Self::BYTES] {
+        let mut record = [0; Self::BYTES];
+        record[..8].copy_from_slice(&ordinal.to_le_bytes());
+        record[8..16].copy_from_slice(&location.offset.to_le_bytes());
+        record[16..24].copy_from_slice(&location.size.to_le_bytes());
+        record[24..].copy_from_slice(&location.filter_mask.to_le_bytes());
+        record
+    }
+
+    fn decode(record: &[u8; Self::BYTES]) -> (u64, ChunkLocation) {
+        let mut words = record.as_chunks::<8>().0.iter();
+        let mut word = || words.next().map_or(0, |word| u64::from_le_bytes(*word));
+        let (ordinal, offset, size) = (word(), word(), word());
+        let mask = record
+            .last_chunk()
+            .map_or(0, |mask| u32::from_le_bytes(*mask));
+        let location = ChunkLocation {
+            offset,
+            size,
+            filter_mask: mask,
+        };
+        (ordinal, location)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_decoded_as_encoded() {
+        let location = ChunkLocation {
+            offset: 1 << 40,
+            size: 77,
+            filter_mask: 5,
+        };
+        let record = (9, location);
+        assert_eq!(Record::decode(&Record::encode(&record)), record);
+    }
+}
