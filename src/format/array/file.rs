@@ -17,6 +17,9 @@ use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
 use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 
+/// The attributes of groups, by the paths of the groups, such as `deep/ocean`.
+pub type GroupAttributes = BTreeMap<String, BTreeMap<String, String>>;
+
 /// An open file of n-dimensional arrays ("datasets"), each cut into a regular grid of chunks.
 ///
 /// Chunks at the border are clipped to the shape. Cells are row-major and little-endian.
@@ -41,6 +44,12 @@ pub trait ArrayFile: Debug + Send + Sync {
 
     /// Returns the attributes of the file itself, or `None` if the format has no such attributes.
     fn attributes(&self) -> Option<&BTreeMap<String, String>> {
+        None
+    }
+
+    /// Returns the attributes of the groups in the file, without those of the file itself, or `None` if the
+    /// format has no such attributes.
+    fn group_attributes(&self) -> Option<&GroupAttributes> {
         None
     }
 

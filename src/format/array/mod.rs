@@ -33,7 +33,7 @@ pub use decoding::DecodeContext;
 #[cfg(any(feature = "hdf5", feature = "zarr"))]
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
-pub use file::{ArrayFile, Payload, StoredChunk};
+pub use file::{ArrayFile, GroupAttributes, Payload, StoredChunk};
 #[cfg(feature = "remote")]
 pub(crate) use located::{ChunkBytes, fetch_all};
 #[cfg(feature = "remote")]

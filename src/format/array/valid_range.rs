@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
 use crate::format::array::dtype::Dtype;
-use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
+use crate::format::array::file::{ArrayFile, GroupAttributes, Payload, StoredChunk};
 #[cfg(feature = "remote")]
 use crate::format::array::located::LocatedChunk;
 use crate::format::array::metadata::DatasetMetadata;
@@ -234,6 +234,10 @@ impl ArrayFile for ValidRangeFile {
 
     fn attributes(&self) -> Option<&BTreeMap<String, String>> {
         self.file.attributes()
+    }
+
+    fn group_attributes(&self) -> Option<&GroupAttributes> {
+        self.file.group_attributes()
     }
 
     fn warnings(&self) -> &[String] {

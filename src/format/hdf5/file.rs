@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Payload, StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -63,6 +63,7 @@ pub struct Hdf5File {
     /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
     attributes: BTreeMap<String, String>,
+    group_attributes: GroupAttributes,
     warnings: Vec<String>,
 }
 
@@ -132,6 +133,7 @@ impl Hdf5File {
             arrays: contents.arrays,
             by_name,
             attributes: contents.attributes,
+            group_attributes: contents.group_attributes,
             warnings: contents.warnings,
         })
     }
@@ -201,6 +203,10 @@ impl ArrayFile for Hdf5File {
 
     fn attributes(&self) -> Option<&BTreeMap<String, String>> {
         Some(&self.attributes)
+    }
+
+    fn group_attributes(&self) -> Option<&GroupAttributes> {
+        Some(&self.group_attributes)
     }
 
     fn attributes_describe_cells(&self) -> bool {

@@ -1,12 +1,14 @@
 //! Opens a file: the datasets with their dimensions, attributes and strings.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use hdf5_reader::messages::MSG_DATATYPE;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::{Dataset, DatasetMetadata, DecodeContext, Dtype, checked_product};
+use crate::format::array::{
+    Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, checked_product,
+};
 use crate::format::hdf5::array::{Hdf5Array, Opened};
 use crate::format::hdf5::layout::{self, Layout};
 use crate::format::hdf5::metadata::attributes::{Attributes, Number, Value};
@@ -45,6 +47,8 @@ pub(super) struct Contents {
     pub arrays: Vec<Hdf5Array>,
     /// The attributes of the root group.
     pub attributes: BTreeMap<String, String>,
+    /// The attributes of the other groups that have any.
+    pub group_attributes: GroupAttributes,
     pub warnings: Vec<String>,
 }
 
@@ -77,9 +81,14 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         }
         attributes
     };
-    if let Some(root) = tree.groups.first() {
-        let attributes = attributes_of(root, &mut heaps, &mut contents.warnings);
-        contents.attributes = visible(&attributes);
+    for group in &tree.groups {
+        let attributes = visible(&attributes_of(group, &mut heaps, &mut contents.warnings));
+        if group.path.is_empty() {
+            contents.attributes = attributes;
+        } else if !attributes.is_empty() {
+            let path = group.path.clone();
+            contents.group_attributes.insert(path, attributes);
+        }
     }
     let mut described = Vec::with_capacity(tree.datasets.len());
     for object in &tree.datasets {
@@ -119,19 +128,29 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         };
         reader.counted.extend(others.iter().cloned());
     }
-    for ((object, extent, attributes), dimensions) in described.iter().zip(all) {
+    let stored = described
+        .iter()
+        .enumerate()
+        .map(|(index, (object, ..))| (index, object.path.as_str()));
+    let indices: HashMap<&str, usize> = stored.clone().map(|(index, path)| (path, index)).collect();
+    // A dataset that is left out has no further names.
+    let aliases = tree.aliases.iter().filter_map(|(alias, dataset)| {
+        let index = indices.get(tree.datasets[*dataset].path.as_str())?;
+        Some((*index, alias.as_str()))
+    });
+    for (index, path) in stored.clone().chain(aliases) {
+        let (object, extent, attributes) = &described[index];
         if dimensions::is_without_variable(attributes) {
             continue;
         }
         let number = contents.datasets.len();
-        match reader.build(number, object, extent, attributes, dimensions) {
+        let dimensions = all[index].clone();
+        match reader.build(number, path, object, extent, attributes, dimensions) {
             Ok((dataset, array)) => {
                 contents.datasets.push(dataset);
                 contents.arrays.push(array);
             }
-            Err(found) => contents
-                .warnings
-                .push(left_out(file.path, &object.path, &found)),
+            Err(found) => contents.warnings.push(left_out(file.path, path, &found)),
         }
     }
     Ok(contents)
@@ -164,6 +183,7 @@ impl Builder<'_> {
     fn build(
         &mut self,
         number: usize,
+        path: &str,
         object: &Object,
         extent: &Extent,
         attributes: &Attributes,
@@ -182,7 +202,7 @@ impl Builder<'_> {
             _ => {}
         }
         let layout = Layout::of(source, &object.messages, &extent.shape, element.size)?;
-        let name = renamed(object);
+        let name = renamed(path);
         let fill = layout::fill(source, &object.messages, element.size);
         let own = dimensions::variable_name(object.base_name());
         let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
@@ -299,9 +319,9 @@ fn is_of_characters(source: &Source, object: &Object) -> bool {
 }
 
 /// Returns the path of a dataset, without the prefix of variables that have the name of a dimension.
-fn renamed(object: &Object) -> String {
-    let base = object.base_name();
-    let group = &object.path[..object.path.len() - base.len()];
+fn renamed(path: &str) -> String {
+    let base = path.rsplit('/').next().unwrap_or(path);
+    let group = &path[..path.len() - base.len()];
     format!("{group}{}", dimensions::variable_name(base))
 }
 

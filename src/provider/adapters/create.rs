@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::format::array::{ArrayWriter, DatasetSpec, Limits};
+use crate::format::array::{ArrayWriter, DatasetSpec, GroupAttributes, Limits};
 
 /// Creates the array files of a format. See [`Format::creator`](super::registry::Format::creator).
 pub trait CreateArrays: Debug + Send + Sync {
@@ -18,6 +18,11 @@ pub trait CreateArrays: Debug + Send + Sync {
     /// write rows as arrays of this format, since their coordinates would be lost otherwise.
     fn keeps_metadata(&self) -> bool {
         true
+    }
+
+    /// Returns `true` if files keep the attributes of [`CreateSettings::group_attributes`].
+    fn keeps_group_attributes(&self) -> bool {
+        false
     }
 
     /// Returns `true` if texts may be null.
@@ -64,4 +69,6 @@ pub struct CreateSettings {
     pub format_options: BTreeMap<String, String>,
     /// The operation that creates the file, and its source, for the history of the file.
     pub history: (&'static str, &'static str),
+    /// The attributes of the groups that have arrays. Those of the file itself have an empty path.
+    pub group_attributes: GroupAttributes,
 }

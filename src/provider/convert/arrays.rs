@@ -10,7 +10,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::format::array::{
     ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    FILL_ATTRIBUTES, Fill,
+    FILL_ATTRIBUTES, Fill, GroupAttributes,
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
@@ -79,13 +79,12 @@ pub(super) fn convert(
     if specs.is_empty() {
         return plan_err!("{}: there is no array to convert", input.display());
     }
-    let settings = CreateSettings {
-        format_options: options.created_with(),
-        history: ("convert", file.format()),
-    };
+    let mut group_attributes = file.group_attributes().cloned().unwrap_or_default();
+    let of_file = file.attributes().filter(|own| !own.is_empty()).cloned();
+    group_attributes.extend(of_file.map(|own| (String::new(), own)));
     if target == FileKind::Npy {
         let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
-        if specs.iter().any(is_more) {
+        if specs.iter().any(is_more) || !group_attributes.is_empty() {
             converted.warnings.push(format!(
                 "{}: dimension names and attributes are dropped, and texts become codes, because NumPy files \
                  cannot store them",
@@ -93,6 +92,26 @@ pub(super) fn convert(
             ));
         }
     }
+    let is_kept = |group: &str| {
+        let mut names = specs.iter().map(DatasetSpec::name);
+        creator.keeps_group_attributes()
+            && (group.is_empty() || names.any(|name| is_in(name, group)))
+    };
+    let (kept, lost): (GroupAttributes, GroupAttributes) = group_attributes
+        .into_iter()
+        .partition(|(group, _)| is_kept(group));
+    if target != FileKind::Npy && wanted.is_none() && !lost.is_empty() {
+        converted.warnings.push(lost_attributes(
+            &path,
+            &lost,
+            creator.keeps_group_attributes(),
+        ));
+    }
+    let settings = CreateSettings {
+        format_options: options.created_with(),
+        history: ("convert", file.format()),
+        group_attributes: kept,
+    };
     let mut writer = creator.create(output, specs, &settings)?;
     let datasets = contents.iter().filter_map(|content| match content {
         ArraySource::Array(array, _) => cells(array.dataset()),
@@ -112,6 +131,33 @@ pub(super) fn convert(
     converted.arrays = contents.len();
     converted.cells = progress.done();
     Ok(converted)
+}
+
+/// Returns `true` if a dataset of this name is in a group, or in a group within.
+fn is_in(name: &str, group: &str) -> bool {
+    let rest = name.strip_prefix(group);
+    rest.is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Returns the warning about attributes that are left out. `has_groups` is `true` if the output keeps the
+/// attributes of groups that have arrays.
+fn lost_attributes(path: &Path, lost: &GroupAttributes, has_groups: bool) -> String {
+    let names = lost.iter().flat_map(|(group, attributes)| {
+        attributes.keys().map(move |key| match group.as_str() {
+            "" => key.clone(),
+            group => format!("{group}/{key}"),
+        })
+    });
+    let names: Vec<_> = names.collect();
+    let reason = match has_groups {
+        true => "groups without arrays are not written",
+        false => "a .tet file has attributes of arrays only",
+    };
+    format!(
+        "{}: the attributes {} of the file and its groups are left out, because {reason}",
+        path.display(),
+        names.join(", ")
+    )
 }
 
 fn cells(dataset: &Dataset) -> Option<u64> {

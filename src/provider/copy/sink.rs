@@ -389,6 +389,7 @@ impl Rows {
         let settings = CreateSettings {
             format_options: options.format_options.clone(),
             history: ("write", "sql"),
+            ..CreateSettings::default()
         };
         let mut writer = creator.create(path, specs, &settings)?;
         for (dataset, cells) in coordinates.iter().enumerate() {

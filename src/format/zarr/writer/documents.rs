@@ -1,11 +1,11 @@
 //! Builds the metadata documents of a hierarchy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use half::f16;
 use serde_json::{Map, Number, Value, json};
 
-use crate::format::array::{Compression, Dtype};
+use crate::format::array::{Compression, Dtype, GroupAttributes};
 use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
@@ -36,23 +36,48 @@ pub(super) fn bytes(document: &Value) -> Vec<u8> {
 }
 
 /// Returns all documents, with their paths within the hierarchy.
-pub(super) fn all(version: ZarrVersion, plans: &[Plan]) -> Vec<(String, Value)> {
-    let mut groups = BTreeSet::new();
+pub(super) fn all(
+    version: ZarrVersion,
+    plans: &[Plan],
+    attributes: &GroupAttributes,
+) -> Vec<(String, Value)> {
+    // The root group is the first.
+    let mut groups = BTreeSet::from([""]);
     for plan in plans {
         for (end, _) in plan.name.match_indices('/') {
             groups.insert(&plan.name[..end]);
         }
     }
+    let groups = groups.into_iter().map(|group| {
+        let attributes = attributes.get(group).map(texts).unwrap_or_default();
+        (group, attributes)
+    });
     match version {
-        ZarrVersion::V2 => all_v2(&groups, plans),
-        ZarrVersion::V3 => all_v3(&groups, plans),
+        ZarrVersion::V2 => all_v2(groups, plans),
+        ZarrVersion::V3 => all_v3(groups, plans),
     }
 }
 
-fn all_v2(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
-    let mut documents = vec![(".zgroup".to_string(), json!({"zarr_format": 2}))];
-    for group in groups {
-        documents.push((format!("{group}/.zgroup"), json!({"zarr_format": 2})));
+/// Groups with their attributes.
+trait Groups<'a>: Iterator<Item = (&'a str, Map<String, Value>)> {}
+
+impl<'a, I: Iterator<Item = (&'a str, Map<String, Value>)>> Groups<'a> for I {}
+
+/// Returns the path of a document of a group.
+fn within(group: &str, document: &str) -> String {
+    match group {
+        "" => document.to_string(),
+        group => format!("{group}/{document}"),
+    }
+}
+
+fn all_v2<'a>(groups: impl Groups<'a>, plans: &[Plan]) -> Vec<(String, Value)> {
+    let mut documents = Vec::new();
+    for (group, attributes) in groups {
+        documents.push((within(group, ".zgroup"), json!({"zarr_format": 2})));
+        if !attributes.is_empty() {
+            documents.push((within(group, ".zattrs"), Value::Object(attributes)));
+        }
     }
     for plan in plans {
         documents.push((format!("{}/.zarray", plan.name), array_v2(plan)));
@@ -68,17 +93,17 @@ fn all_v2(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
     documents
 }
 
-fn all_v3(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
-    let group = json!({"attributes": {}, "zarr_format": 3, "node_type": "group"});
-    let mut nodes = Vec::new();
-    for name in groups {
-        nodes.push((name.to_string(), group.clone()));
-    }
+fn all_v3<'a>(groups: impl Groups<'a>, plans: &[Plan]) -> Vec<(String, Value)> {
+    let groups = groups.map(|(name, attributes)| {
+        let group = json!({"attributes": attributes, "zarr_format": 3, "node_type": "group"});
+        (name.to_string(), group)
+    });
+    let mut nodes: Vec<_> = groups.collect();
+    let (_, mut root) = nodes.remove(0);
     for plan in plans {
         nodes.push((plan.name.clone(), array_v3(plan)));
     }
     let metadata: Map<String, Value> = nodes.iter().cloned().collect();
-    let mut root = group;
     root["consolidated_metadata"] =
         json!({"kind": "inline", "must_understand": false, "metadata": metadata});
     let nodes = nodes
@@ -154,6 +179,13 @@ fn attributes(plan: &Plan) -> Map<String, Value> {
     let attributes = plan.attributes.iter();
     attributes
         .map(|(key, text)| (key.clone(), value(key, text)))
+        .collect()
+}
+
+fn texts(attributes: &BTreeMap<String, String>) -> Map<String, Value> {
+    let attributes = attributes.iter();
+    attributes
+        .map(|(key, text)| (key.clone(), json!(text)))
         .collect()
 }
 

@@ -7,7 +7,7 @@ mod plan;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
+use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, GroupAttributes};
 use crate::format::io::target::{self, TemporaryDirectory};
 use crate::format::zarr::writer::plan::Plan;
 
@@ -43,6 +43,7 @@ pub struct ZarrWriter {
     folder: TemporaryDirectory,
     version: ZarrVersion,
     plans: Vec<Plan>,
+    group_attributes: GroupAttributes,
     chunks: Chunks<()>,
     /// For each array, the number of nulls written as empty strings.
     missing_texts: Vec<usize>,
@@ -85,10 +86,17 @@ impl ZarrWriter {
             path,
             folder,
             version: options.version,
+            group_attributes: GroupAttributes::new(),
             chunks,
             missing_texts: vec![0; plans.len()],
             plans,
         })
+    }
+
+    /// Sets the attributes of the groups of the hierarchy; the root group has an empty path. Attributes of
+    /// groups without arrays are not written.
+    pub fn set_group_attributes(&mut self, attributes: GroupAttributes) {
+        self.group_attributes = attributes;
     }
 
     /// Writes one chunk: its cells clipped to the shape, row-major and little-endian.
@@ -134,7 +142,7 @@ impl ZarrWriter {
     /// aside and cannot be moved back, the error names its path.
     pub fn finish(self) -> Result<()> {
         self.chunks.check_all(&self.path)?;
-        for (name, document) in documents::all(self.version, &self.plans) {
+        for (name, document) in documents::all(self.version, &self.plans, &self.group_attributes) {
             let bytes = documents::bytes(&document);
             output::write(&self.path, &self.folder.path().join(name), &bytes)?;
         }

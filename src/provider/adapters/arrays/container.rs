@@ -118,7 +118,12 @@ impl Container for ArrayContainer {
         });
         let own = self.file.attributes().into_iter().flatten();
         let own = own.map(|(key, value)| (key.clone(), value.clone()));
-        about.chain(own).collect()
+        let groups = self.file.group_attributes().into_iter().flatten();
+        let of_groups = groups.flat_map(|(group, attributes)| {
+            let attributes = attributes.iter();
+            attributes.map(move |(key, value)| (format!("{group}/{key}"), value.clone()))
+        });
+        about.chain(own).chain(of_groups).collect()
     }
 
     fn summary(&self) -> ContainerSummary {

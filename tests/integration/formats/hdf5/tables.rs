@@ -7,7 +7,9 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::prelude::SessionContext;
 use serde_json::Value;
+use tet_sql::format::array::{DatasetSpec, Dtype};
 use tet_sql::format::tet::verify::{VerifyOptions, verify_arrays};
+use tet_sql::format::zarr::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
 use tet_sql::provider::source::container::TableRole;
@@ -252,7 +254,15 @@ async fn conversions_keep_values_and_attributes() {
     for name in ["a.tet", "a.zarr"] {
         let output = folder.path().join(name);
         let warnings = converted(&path("netcdf.nc"), &output).await;
-        assert_eq!(warnings, [] as [&str; 0], "{name}");
+        let title =
+            "the attributes title of the file and its groups are left out, because a .tet file";
+        match name {
+            "a.tet" => assert!(
+                warnings.len() == 1 && warnings[0].contains(title),
+                "{warnings:?}"
+            ),
+            _ => assert_eq!(warnings, [] as [&str; 0]),
+        }
         let ctx = open(&output, ArrayOptions::new()).await;
         for (variable, expected) in decoded() {
             assert_eq!(
@@ -272,6 +282,77 @@ async fn conversions_keep_values_and_attributes() {
         assert_eq!(attributes("time")["units"], "hours since 2000-01-01");
         assert_eq!(attributes("time")["bounds"], "time_bnds");
         assert_eq!(attributes("sky")["flag_meanings"], "clear cloudy");
+    }
+}
+
+/// The attributes of the file and of its groups, in both versions of Zarr.
+#[tokio::test]
+async fn conversions_keep_attributes_of_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("a.zarr");
+    let warnings = converted(&path("netcdf.nc"), &output).await;
+    assert_eq!(warnings, [] as [&str; 0]);
+    let document = |path: &Path| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let root = document(&output.join("zarr.json"));
+    assert_eq!(root["attributes"]["title"], "NetCDF-4 conventions");
+    let input = path("links_latest.h5");
+    let output = folder.path().join("b.zarr");
+    let warnings = converted(&input, &output).await;
+    let lost = "the attributes without_arrays/note of the file and its groups are left out";
+    assert!(
+        warnings.iter().any(|warning| warning.contains(lost)),
+        "{warnings:?}"
+    );
+    let group = document(&output.join("group/zarr.json"));
+    assert_eq!(group["attributes"]["title"], "The group");
+    let schema = ArraySchema::open("s", &input, ArrayOptions::new()).unwrap();
+    let arrays = schema.container().downcast_ref::<ArrayContainer>().unwrap();
+    let expected = arrays.file().group_attributes().unwrap();
+    assert!(!expected.is_empty());
+    let listed = schema.container().attributes();
+    for (group, attributes) in expected {
+        for (key, value) in attributes {
+            let entry = (format!("{group}/{key}"), value.clone());
+            assert!(listed.contains(&entry), "{entry:?}");
+        }
+    }
+    for version in [ZarrVersion::V2, ZarrVersion::V3] {
+        let output = folder.path().join(format!("{version:?}.zarr"));
+        let spec = DatasetSpec::new("deep/deeper/x", Dtype::U8, &[1], &[1]);
+        let options = ZarrWriteOptions { version };
+        let mut writer = ZarrWriter::create(&output, vec![spec], options).unwrap();
+        let mut attributes = expected.clone();
+        attributes.insert(String::new(), [("a".into(), "1".into())].into());
+        attributes.insert("deep/deeper".into(), [("b".into(), "two".into())].into());
+        attributes.insert("empty".into(), [("c".into(), "3".into())].into());
+        writer.set_group_attributes(attributes);
+        writer.write_dataset(0, &[7]).unwrap();
+        writer.finish().unwrap();
+        let (group, consolidated) = match version {
+            ZarrVersion::V2 => {
+                let consolidated = document(&output.join(".zmetadata"));
+                let metadata = consolidated["metadata"].clone();
+                assert_eq!(metadata[".zattrs"]["a"], "1");
+                (
+                    document(&output.join("deep/deeper/.zattrs")),
+                    metadata["deep/deeper/.zattrs"].clone(),
+                )
+            }
+            ZarrVersion::V3 => {
+                let root = document(&output.join("zarr.json"));
+                assert_eq!(root["attributes"]["a"], "1");
+                let metadata = &root["consolidated_metadata"]["metadata"];
+                (
+                    document(&output.join("deep/deeper/zarr.json"))["attributes"].clone(),
+                    metadata["deep/deeper"]["attributes"].clone(),
+                )
+            }
+        };
+        assert_eq!(group["b"], "two");
+        assert_eq!(consolidated, group);
+        assert!(!output.join("empty").exists());
     }
 }
 

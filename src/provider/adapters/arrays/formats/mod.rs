@@ -337,6 +337,10 @@ impl CreateArrays for ZarrFormat {
         true
     }
 
+    fn keeps_group_attributes(&self) -> bool {
+        true
+    }
+
     fn options(&self) -> &'static [&'static str] {
         &[Self::VERSION]
     }
@@ -354,7 +358,9 @@ impl CreateArrays for ZarrFormat {
         let version = Self::version(&settings.format_options);
         let version = version.map_err(|message| Error::invalid(path, message))?;
         let options = ZarrWriteOptions { version };
-        Ok(Box::new(ZarrWriter::create(path, specs, options)?))
+        let mut writer = ZarrWriter::create(path, specs, options)?;
+        writer.set_group_attributes(settings.group_attributes.clone());
+        Ok(Box::new(writer))
     }
 }
 
