@@ -1,6 +1,6 @@
 //! Opens a file: the datasets with their dimensions, attributes and strings.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use hdf5_reader::messages::MSG_DATATYPE;
@@ -121,19 +121,29 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         };
         reader.counted.extend(others.iter().cloned());
     }
-    for ((object, extent, attributes), dimensions) in described.iter().zip(all) {
+    let stored = described
+        .iter()
+        .enumerate()
+        .map(|(index, (object, ..))| (index, object.path.as_str()));
+    let indices: HashMap<&str, usize> = stored.clone().map(|(index, path)| (path, index)).collect();
+    // A dataset that is left out has no further names.
+    let aliases = tree.aliases.iter().filter_map(|(alias, dataset)| {
+        let index = indices.get(tree.datasets[*dataset].path.as_str())?;
+        Some((*index, alias.as_str()))
+    });
+    for (index, path) in stored.clone().chain(aliases) {
+        let (object, extent, attributes) = &described[index];
         if dimensions::is_without_variable(attributes) {
             continue;
         }
         let number = contents.datasets.len();
-        match reader.build(number, object, extent, attributes, dimensions) {
+        let dimensions = all[index].clone();
+        match reader.build(number, path, object, extent, attributes, dimensions) {
             Ok((dataset, array)) => {
                 contents.datasets.push(dataset);
                 contents.arrays.push(array);
             }
-            Err(found) => contents
-                .warnings
-                .push(left_out(file.path, &object.path, &found)),
+            Err(found) => contents.warnings.push(left_out(file.path, path, &found)),
         }
     }
     Ok(contents)
@@ -166,6 +176,7 @@ impl Builder<'_> {
     fn build(
         &mut self,
         number: usize,
+        path: &str,
         object: &Object,
         extent: &Extent,
         attributes: &Attributes,
@@ -184,7 +195,7 @@ impl Builder<'_> {
             _ => {}
         }
         let layout = Layout::of(source, &object.messages, &extent.shape, element.size)?;
-        let name = renamed(object);
+        let name = renamed(path);
         let fill = layout::fill(source, &object.messages, element.size);
         let own = dimensions::variable_name(object.base_name());
         let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
@@ -301,9 +312,9 @@ fn is_of_characters(source: &Source, object: &Object) -> bool {
 }
 
 /// Returns the path of a dataset, without the prefix of variables that have the name of a dimension.
-fn renamed(object: &Object) -> String {
-    let base = object.base_name();
-    let group = &object.path[..object.path.len() - base.len()];
+fn renamed(path: &str) -> String {
+    let base = path.rsplit('/').next().unwrap_or(path);
+    let group = &path[..path.len() - base.len()];
     format!("{group}{}", dimensions::variable_name(base))
 }
 

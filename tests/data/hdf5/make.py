@@ -17,6 +17,11 @@ import xarray
 from h5py import h5d, h5p, h5s, h5t
 
 HERE = pathlib.Path(__file__).parent
+# The datasets that only soft links lead to, by file. h5py visits hard links.
+SOFT_LINKS = {
+    "groups": ["soft"],
+    "links": ["to_dataset", "to_link", "to_group/data", "to_group/inner/x", "through", "group/near", "group/far", "a_link"],
+}
 RNG = np.random.default_rng(26)
 
 
@@ -73,6 +78,8 @@ def expect(path):
     else:
         with h5py.File(path) as file:
             file.visititems(visit)
+            for name in SOFT_LINKS.get(path.stem.split("_")[0], []):
+                found[name] = stored(file[name])
     np.savez_compressed(path.with_suffix(".npz"), **found)
 
 
@@ -305,6 +312,43 @@ def groups(path, libver, userblock=0):
         file["hard"] = file["deep"]
 
 
+def links(path, libver):
+    """Soft links that lead somewhere, nowhere and in circles, external links, attributes of groups."""
+    with h5py.File(path, "w", libver=libver) as file:
+        file.attrs["title"] = "Links"
+        group = file.create_group("group")
+        group.attrs["title"] = "The group"
+        group["data"] = values((4, 3), "<i4")
+        group["inner/x"] = values((5,), "<f8")
+        group["inner"].attrs["version"] = 2
+        file.create_group("without_arrays").attrs["note"] = "nothing here"
+        file["to_dataset"] = h5py.SoftLink("/group/data")
+        file["a_link"] = h5py.SoftLink("to_dataset")
+        file["to_link"] = h5py.SoftLink("./to_dataset")
+        file["to_group"] = h5py.SoftLink("group")
+        file["through"] = h5py.SoftLink("/to_group/inner/x")
+        group["near"] = h5py.SoftLink("data")
+        group["far"] = h5py.SoftLink("/group//inner/x")
+        file["bad_dangling"] = h5py.SoftLink("/group/nothing")
+        file["bad_dataset"] = h5py.SoftLink("/group/data/x")
+        file["bad_circle"] = h5py.SoftLink("/bad_circle")
+        file["bad_one"] = h5py.SoftLink("/bad_other")
+        file["bad_other"] = h5py.SoftLink("/bad_one")
+        group["bad_root"] = h5py.SoftLink("/")
+        group["inner/bad_above"] = h5py.SoftLink("/group")
+        file["bad_external"] = h5py.ExternalLink("other.h5", "/there")
+
+
+def blosc_snappy(path):
+    """Chunks of Blosc with the compressor Snappy."""
+    with h5py.File(path, "w") as file:
+        for dtype in ("u1", "<i2", "<f8"):
+            for shuffle in range(3):
+                data = values((90, 20), dtype)
+                name = f"{np.dtype(dtype).name}_{shuffle}"
+                file.create_dataset(name, data=data, chunks=(40, 20), **hdf5plugin.Blosc(cname="snappy", shuffle=shuffle))
+
+
 def scales(path):
     """Dimension scales of h5py, labels, and datasets without either."""
     with h5py.File(path, "w") as file:
@@ -420,6 +464,9 @@ def main():
     types(HERE / "types.h5")
     groups(HERE / "groups_earliest.h5", "earliest")
     groups(HERE / "groups_latest.h5", "latest", userblock=1024)
+    links(HERE / "links_earliest.h5", "earliest")
+    links(HERE / "links_latest.h5", "latest")
+    blosc_snappy(HERE / "blosc_snappy.h5")
     scales(HERE / "scales.h5")
     phony(HERE / "phony.h5")
     netcdf(HERE / "netcdf.nc")

@@ -8,7 +8,8 @@ use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::io::Cursor;
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::HdfMessage;
-use hdf5_reader::messages::link::{self, LinkMessage, LinkTarget};
+pub(in crate::format::hdf5) use hdf5_reader::messages::link::LinkTarget;
+use hdf5_reader::messages::link::{self, LinkMessage};
 use hdf5_reader::messages::link_info::LinkInfoMessage;
 use hdf5_reader::messages::symbol_table_msg::SymbolTableMessage;
 use hdf5_reader::symbol_table::SymbolTableNode;
@@ -18,6 +19,8 @@ use crate::format::hdf5::source::{Found, Source};
 
 /// Maximum length of a member's name in bytes.
 const MAX_NAME: usize = 1024;
+/// Maximum length of the path that a soft link has, in bytes.
+pub(in crate::format::hdf5) const MAX_TARGET: usize = 4096;
 /// Maximum number of members of a group.
 const MAX_MEMBERS: usize = 1 << 17;
 /// The type of symbolic links in a symbol table.
@@ -28,8 +31,7 @@ const SYMBOLIC: u32 = 2;
 pub(in crate::format::hdf5) struct Member {
     /// The name within the group.
     pub name: String,
-    /// The object header; `None` for a soft or external link, which are not followed.
-    pub address: Option<u64>,
+    pub target: LinkTarget,
     order: Option<u64>,
 }
 
@@ -37,10 +39,7 @@ impl Member {
     fn of_link(link: LinkMessage) -> Self {
         Self {
             name: link.name,
-            address: match link.target {
-                LinkTarget::Hard { address } => Some(address),
-                LinkTarget::Soft { .. } | LinkTarget::External { .. } => None,
-            },
+            target: link.target,
             order: link.creation_order,
         }
     }
@@ -128,17 +127,33 @@ fn in_symbol_table(
         let length = 8 + symbols * (2 * usize::from(offset_size) + 24);
         let bytes = source.read(address, length)?;
         let node = SymbolTableNode::parse(&mut Cursor::new(&bytes), offset_size, length_size);
+        let text_at = |start: u64, most: usize| {
+            let start = usize::try_from(start).unwrap_or(usize::MAX);
+            let text = names.get(start..).ok_or("a name outside of its heap")?;
+            let end = text.iter().take(most + 1).position(|byte| *byte == 0);
+            let text = &text[..end.ok_or("a name without an end")?];
+            Ok::<_, String>(String::from_utf8_lossy(text).into_owned())
+        };
         for entry in node.map_err(text)?.entries {
-            let start = usize::try_from(entry.link_name_offset).unwrap_or(usize::MAX);
-            let name = names.get(start..).ok_or("a name outside of its heap")?;
-            let end = name.iter().take(MAX_NAME + 1).position(|byte| *byte == 0);
-            let name = &name[..end.ok_or("a name without an end")?];
+            let target = match entry.cache_type {
+                SYMBOLIC => {
+                    let [a, b, c, d, ..] = entry.scratch;
+                    let start = u32::from_le_bytes([a, b, c, d]);
+                    let path = text_at(start.into(), MAX_TARGET)?;
+                    LinkTarget::Soft { path }
+                }
+                _ => LinkTarget::Hard {
+                    address: entry.object_header_address,
+                },
+            };
+            let name = text_at(entry.link_name_offset, MAX_NAME)?;
+            let order = None;
             push(
                 members,
                 Member {
-                    name: String::from_utf8_lossy(name).into_owned(),
-                    address: (entry.cache_type != SYMBOLIC).then_some(entry.object_header_address),
-                    order: None,
+                    name,
+                    target,
+                    order,
                 },
             )?;
         }

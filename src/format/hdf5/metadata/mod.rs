@@ -6,4 +6,5 @@ pub(super) mod element;
 pub(super) mod header;
 pub(super) mod heaps;
 pub(super) mod links;
+pub(super) mod soft_links;
 pub(super) mod tree;

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use hdf5_reader::messages::{MSG_DATA_LAYOUT, MSG_DATASPACE};
 
 use crate::format::hdf5::metadata::header::{self, Message};
-use crate::format::hdf5::metadata::links::{self, is_of_group};
+use crate::format::hdf5::metadata::links::{self, LinkTarget, is_of_group};
+use crate::format::hdf5::metadata::soft_links::{SoftLinks, Step};
 use crate::format::hdf5::source::{Found, Source};
 
 /// Maximum depth of groups within groups.
 const MAX_DEPTH: usize = 64;
 /// Maximum number of groups and datasets.
-const MAX_OBJECTS: usize = 1 << 16;
+pub(super) const MAX_OBJECTS: usize = 1 << 16;
 /// Maximum number of bytes of all object headers together.
 const MAX_HEADERS: usize = 256 << 20;
 
@@ -40,6 +41,8 @@ pub(in crate::format::hdf5) struct Tree {
     /// The root group is the first.
     pub groups: Vec<Object>,
     pub datasets: Vec<Object>,
+    /// Further names of datasets, by soft links: the path, and the index of the dataset.
+    pub aliases: Vec<(String, usize)>,
     /// Objects that cannot be read: the path, and the reason.
     pub unreadable: Vec<(String, String)>,
 }
@@ -63,6 +66,7 @@ impl Tree {
             messages,
         });
         // Depth first, so that the datasets of a group and of its groups follow one another.
+        let mut soft_links = SoftLinks::default();
         let mut pending = vec![(0, 0)];
         while let Some((group, depth)) = pending.pop() {
             let members = match links::members(source, &tree.groups[group].messages) {
@@ -76,13 +80,33 @@ impl Tree {
             };
             let above = pending.len();
             for member in members {
-                let Some(address) = member.address.filter(|address| seen.insert(*address)) else {
-                    continue;
-                };
                 let path = match tree.groups[group].path.as_str() {
-                    "" => member.name,
+                    "" => member.name.clone(),
                     above => format!("{above}/{}", member.name),
                 };
+                let address = match member.target {
+                    LinkTarget::Hard { address } => {
+                        soft_links.add(group, member.name, Step::Object(address));
+                        address
+                    }
+                    LinkTarget::Soft { path } => {
+                        soft_links.add(group, member.name, Step::Link(path));
+                        continue;
+                    }
+                    LinkTarget::External {
+                        filename,
+                        path: inner,
+                    } => {
+                        let found = format!(
+                            "an external link to {inner:?} in the file {filename:?}, which is not followed"
+                        );
+                        tree.unreadable.push((path, found));
+                        continue;
+                    }
+                };
+                if !seen.insert(address) {
+                    continue;
+                }
                 let full = tree.groups.len() + tree.datasets.len() >= MAX_OBJECTS;
                 let messages = match header::read(source, address) {
                     _ if full || bytes > MAX_HEADERS => {
@@ -123,6 +147,7 @@ impl Tree {
             }
             pending[above..].reverse();
         }
+        soft_links.follow(&mut tree);
         Ok(tree)
     }
 }

@@ -99,11 +99,12 @@ async fn a_group_of_several_files_needs_the_name_of_the_file() {
 #[tokio::test]
 async fn groups_of_other_formats_are_schemas() {
     let folder = tempfile::tempdir().unwrap();
+    let input = path("netcdf.nc");
     for name in ["a.tet", "a.zarr"] {
         let output = folder.path().join(name);
         let options = ConvertOptions::default();
         let progress = ConvertProgress::default();
-        let converted = convert(&path("netcdf.nc"), &output, &options, &progress);
+        let converted = convert(&input, &output, &options, &progress);
         converted.await.unwrap();
         let ctx = open(&output, ArrayOptions::new()).await;
         same(&ctx, &["\"ocean/salt\"", "\"f/ocean\".salt", "ocean.salt"]).await;

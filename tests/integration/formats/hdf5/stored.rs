@@ -12,13 +12,16 @@ use tet_sql::format::npy::NpyFile;
 use crate::support::cells::data;
 
 /// The files with expected values.
-pub const FILES: [&str; 10] = [
+pub const FILES: [&str; 13] = [
+    "blosc_snappy.h5",
     "curvilinear.nc",
     "filters.h5",
     "groups_earliest.h5",
     "groups_latest.h5",
     "layouts_earliest.h5",
     "layouts_latest.h5",
+    "links_earliest.h5",
+    "links_latest.h5",
     "netcdf.nc",
     "phony.h5",
     "scales.h5",
@@ -169,7 +172,11 @@ fn attributes_become_text() {
             assert_eq!(attributes[key], text, "{key}");
         }
         assert!(!attributes.contains_key("reference") && !attributes.contains_key("empty"));
-        assert_eq!(file.warnings(), [] as [&str; 0]);
+        let [warning] = file.warnings() else {
+            panic!("{:?}", file.warnings());
+        };
+        let link = "\"external\": has an external link to \"/x\" in the file \"other.h5\", which is not followed";
+        assert!(warning.contains(link), "{warning}");
     }
     let file = open("netcdf.nc", Access::Pread);
     let attributes = |name: &str| {
@@ -190,6 +197,33 @@ fn attributes_become_text() {
     assert_eq!(attributes("sky")["flag_meanings"], "clear cloudy");
     assert_eq!(attributes("sky")["flag_values"], "[0,1]");
     assert!(!attributes("time").contains_key("_Netcdf4Dimid"));
+}
+
+/// Which datasets links lead to is checked with their cells.
+#[test]
+fn links_that_lead_nowhere_are_named() {
+    for name in ["links_earliest.h5", "links_latest.h5"] {
+        let file = open(name, Access::Mmap);
+        let mut expected = vec![
+            "\"bad_circle\": has a soft link to \"/bad_circle\", which leads through more than 16 links",
+            "\"bad_dangling\": has a soft link to \"/group/nothing\", which does not exist",
+            "\"bad_dataset\": has a soft link to \"/group/data/x\", which does not exist",
+            "\"bad_external\": has an external link to \"/there\" in the file \"other.h5\"",
+            "\"bad_one\": has a soft link to \"/bad_other\", which leads through more than 16 links",
+            "\"bad_other\": has a soft link to \"/bad_one\", which leads through more than 16 links",
+            "\"group/bad_root\": has a soft link to a group around it",
+            "\"group/inner/bad_above\": has a soft link to a group around it",
+        ];
+        for warning in file.warnings() {
+            let position = expected.iter().position(|text| warning.contains(text));
+            expected.remove(position.unwrap_or_else(|| panic!("{warning}")));
+        }
+        assert_eq!(expected, [] as [&str; 0], "{name}");
+        let attribute = |group: &str, key: &str| file.group_attributes(group).unwrap()[key].clone();
+        assert_eq!(attribute("group", "title"), "The group");
+        assert_eq!(attribute("group/inner", "version"), "2");
+        assert_eq!(attribute("", "title"), "Links");
+    }
 }
 
 #[test]
