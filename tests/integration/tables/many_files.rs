@@ -307,7 +307,7 @@ async fn options_of_external_tables() {
         ("dataset 'snow'", "no dataset \"snow\""),
         (
             "datasets 'pressure'",
-            "unknown option datasets, expected one of access, dataset",
+            "unknown option datasets, expected one of access, auxiliary_coordinates, dataset",
         ),
         (
             "dataset 'pressure', unpack 'maybe'",

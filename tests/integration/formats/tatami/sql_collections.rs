@@ -127,8 +127,8 @@ async fn unknown_options_and_inserts_name_the_format() {
         manifest.display()
     );
     let text = error(&ctx, &sql).await;
-    let names = "access, blobs, dataset, declare_ordering, decode_coords, decode_times, dims, file_column, fill_as_null, \
-                 ignore_footer, nan_as_null, text, text_labels, unpack or zone_maps";
+    let names = "access, auxiliary_coordinates, blobs, dataset, declare_ordering, decode_coords, decode_times, dims, \
+                 file_column, fill_as_null, ignore_footer, nan_as_null, text, text_labels, unpack or zone_maps";
     assert!(
         text.contains(&format!("unknown option txt, expected one of {names}")),
         "{text}"
