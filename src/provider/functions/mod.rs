@@ -25,6 +25,8 @@ pub mod bounded;
 pub mod extreme_argument;
 pub mod extremes;
 pub mod fast_power;
+#[cfg(feature = "geo")]
+pub(crate) mod geometry;
 pub mod haversine;
 pub mod histogram;
 pub mod memory;
@@ -68,7 +70,10 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
 /// Returns the scalar functions for a session. [`enable_arrays`](crate::enable_arrays) registers them.
 pub fn scalars() -> Vec<ScalarUDF> {
     let own = [Nearest::new().into(), Haversine::new().into()];
-    own.into_iter().chain(times::date_fields::all()).collect()
+    let own = own.into_iter().chain(times::date_fields::all());
+    #[cfg(feature = "geo")]
+    let own = own.chain(geometry::scalars());
+    own.collect()
 }
 
 /// Returns the functions that replace DataFusion's of the same name: `date_trunc` and `date_bin` for

@@ -7,6 +7,7 @@ mod generated;
 mod generated_conditions;
 mod lookup;
 mod many_files;
+mod polygons;
 mod same_names;
 mod unknown_sizes;
 mod zip;

@@ -2,6 +2,8 @@
 
 mod axis;
 pub(super) mod boxes;
+#[cfg(feature = "geo")]
+mod geometry;
 pub(super) mod run_matches;
 pub(super) mod runs;
 mod sides;
@@ -90,6 +92,19 @@ struct Conjunct {
     is_key: bool,
 }
 
+impl Conjunct {
+    /// Creates a conjunct of the join's filter.
+    fn new(expr: Arc<dyn PhysicalExpr>, both: &BothSides) -> Result<Self> {
+        let used = columns_in([&expr].into_iter()).into_iter();
+        Ok(Self {
+            axes: used.filter(|column| *column < both.width).collect(),
+            comparison: both.sides(&expr)?,
+            expr,
+            is_key: false,
+        })
+    }
+}
+
 impl Conditions {
     /// Prepares the conditions of a join whose probe side is an array. `on` are the keys of the
     /// join, those of the probe side over the table.
@@ -169,13 +184,11 @@ impl Conditions {
                 of_rows.push(both.of_build(&expr)?);
                 continue;
             }
-            let comparison = both.sides(&expr)?;
-            conjuncts.push(Conjunct {
-                expr,
-                axes,
-                comparison,
-                is_key: false,
-            });
+            #[cfg(feature = "geo")]
+            for bound in geometry::bounds(&expr, &both)? {
+                conjuncts.push(Conjunct::new(bound, &both)?);
+            }
+            conjuncts.push(Conjunct::new(expr, &both)?);
         }
         let is_inner = join.kind == JoinType::Inner;
         if !(needs_conditions || (!is_inner && conjuncts.iter().any(|conjunct| conjunct.is_key)))

@@ -9,6 +9,8 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
+#[cfg(feature = "geo")]
+use crate::provider::join::lookup::conditions::geometry;
 use crate::provider::plans::below::{columns_in, divides, replace_columns};
 
 /// The two sides of a comparison.
@@ -78,6 +80,10 @@ impl BothSides {
 /// by a value that may be zero, calls a function, or casts to a type that does not have all values.
 pub(super) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let calls_or_narrows = expr.exists(|expr| {
+        #[cfg(feature = "geo")]
+        if geometry::never_fails(expr.as_ref(), schema) {
+            return Ok(false);
+        }
         if expr.is::<ScalarFunctionExpr>() {
             return Ok(true);
         }

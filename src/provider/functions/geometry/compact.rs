@@ -1,0 +1,89 @@
+//! Geometries without the values of rows that were sliced off.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, MutableArrayData, make_array};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
+};
+
+/// A function of geodatafusion. Its arguments are copied if they are lists of coordinates, because
+/// geoarrow 0.9 panics on a slice of a column: it expects the lists of an array to use all values.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct CompactGeometries {
+    inner: Arc<ScalarUDF>,
+}
+
+impl CompactGeometries {
+    pub fn new(inner: &Arc<ScalarUDF>) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+        }
+    }
+}
+
+impl ScalarUDFImpl for CompactGeometries {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.return_field_from_args(arguments)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        for value in &mut arguments.args {
+            match value {
+                ColumnarValue::Array(array) => *array = compact(array)?,
+                ColumnarValue::Scalar(scalar) if has_lists(&scalar.data_type()) => {
+                    let array = compact(&scalar.to_array()?)?;
+                    *scalar = ScalarValue::try_from_array(&array, 0)?;
+                }
+                ColumnarValue::Scalar(_) => {}
+            }
+        }
+        self.inner.invoke_with_args(arguments)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+}
+
+/// Returns a copy of an array with lists, and other arrays as they are.
+pub(super) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
+    if !has_lists(array.data_type()) {
+        return Ok(Arc::clone(array));
+    }
+    let data = array.to_data();
+    let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+    copy.try_extend(0, 0, data.len())?;
+    Ok(make_array(copy.freeze()))
+}
+
+fn has_lists(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(_) | DataType::LargeList(_) => true,
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_lists(field.data_type())),
+        _ => false,
+    }
+}

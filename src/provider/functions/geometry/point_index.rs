@@ -1,0 +1,244 @@
+//! Polygons, indexed for tests of many points.
+
+use geo::algorithm::kernels::{Kernel, Orientation, RobustKernel};
+use geo::{Coord, Geometry, LineString, Polygon};
+
+/// The maximum number of entries of all bands together, as a multiple of the number of edges.
+const MAX_ENTRIES_PER_EDGE: usize = 8;
+
+/// The edges of polygons, by horizontal bands of equal height.
+///
+/// ```text
+///            ___
+/// band 2    /   \__        edges that meet the band
+/// band 1   /       \
+/// band 0   \_______/
+/// ```
+///
+/// A point is compared only with the edges that have its `y`, and consecutive points with the same `y`
+/// share them.
+#[derive(Debug)]
+pub(super) struct PointIndex {
+    /// The edges, by polygon and ring.
+    edges: Vec<Edge>,
+    /// The edges that meet band `n` are `entries[offsets[n]..offsets[n + 1]]`, ascending.
+    offsets: Vec<usize>,
+    entries: Vec<u32>,
+    bottom: f64,
+    top: f64,
+    bands: usize,
+}
+
+/// A directed edge of a ring.
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    start: Coord,
+    end: Coord,
+    polygon: u32,
+    ring: u32,
+    is_hole: bool,
+}
+
+/// The position of a point relative to polygons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Position {
+    Inside,
+    Outside,
+    OnEdge,
+}
+
+/// Finds the positions of points one after another.
+pub(super) struct Positions<'a> {
+    index: &'a PointIndex,
+    /// The `y` of the previous point.
+    y: f64,
+    /// The edges that have this `y`.
+    edges: Vec<Edge>,
+}
+
+impl PointIndex {
+    /// Indexes the edges of polygons. Returns `None` for other geometries, and for coordinates that are
+    /// not finite.
+    pub fn new(geometry: &Geometry) -> Option<Self> {
+        let mut edges = Vec::new();
+        match geometry {
+            Geometry::Polygon(polygon) => add(&mut edges, polygon, 0),
+            Geometry::MultiPolygon(polygons) => {
+                for (number, polygon) in polygons.iter().enumerate() {
+                    add(&mut edges, polygon, number as u32);
+                }
+            }
+            _ => return None,
+        }
+        let (mut bottom, mut top) = (f64::INFINITY, f64::NEG_INFINITY);
+        for edge in &edges {
+            let coordinates = [edge.start.x, edge.start.y, edge.end.x, edge.end.y];
+            if !coordinates.iter().all(|number| number.is_finite()) {
+                return None;
+            }
+            bottom = bottom.min(edge.bottom());
+            top = top.max(edge.top());
+        }
+        let mut index = Self {
+            bands: edges.len().max(1),
+            edges,
+            offsets: Vec::new(),
+            entries: Vec::new(),
+            bottom,
+            top,
+        };
+        // Long edges meet many bands.
+        let most = MAX_ENTRIES_PER_EDGE * index.edges.len();
+        loop {
+            let spans = index.edges.iter().map(|edge| index.span(edge));
+            let entries: usize = spans.map(|(first, last)| last - first + 1).sum();
+            if entries <= most || index.bands == 1 {
+                break;
+            }
+            index.bands = index.bands.div_ceil(2);
+        }
+        index.list();
+        Some(index)
+    }
+
+    /// Lists the edges of each band.
+    fn list(&mut self) {
+        let mut offsets = vec![0; self.bands + 1];
+        for edge in &self.edges {
+            let (first, last) = self.span(edge);
+            offsets[first + 1..=last + 1]
+                .iter_mut()
+                .for_each(|count| *count += 1);
+        }
+        for band in 0..self.bands {
+            offsets[band + 1] += offsets[band];
+        }
+        let mut next = offsets.clone();
+        let mut entries = vec![0; offsets[self.bands]];
+        for (number, edge) in self.edges.iter().enumerate() {
+            let (first, last) = self.span(edge);
+            for next in &mut next[first..=last] {
+                entries[*next] = number as u32;
+                *next += 1;
+            }
+        }
+        (self.offsets, self.entries) = (offsets, entries);
+    }
+
+    /// Returns the first and the last band of an edge.
+    fn span(&self, edge: &Edge) -> (usize, usize) {
+        (self.band(edge.bottom()), self.band(edge.top()))
+    }
+
+    /// Returns the band of a `y` between `bottom` and `top`. A greater `y` has the same or a greater band.
+    fn band(&self, y: f64) -> usize {
+        let height = self.top - self.bottom;
+        let share = (y - self.bottom) / height;
+        // Casts saturate, and the band of NaN, if all edges are horizontal, is 0.
+        ((share * self.bands as f64) as usize).min(self.bands - 1)
+    }
+
+    /// Returns a reader of the positions of points.
+    pub fn positions(&self) -> Positions<'_> {
+        Positions {
+            index: self,
+            y: f64::NAN,
+            edges: Vec::new(),
+        }
+    }
+}
+
+/// Adds the edges of a polygon.
+fn add(edges: &mut Vec<Edge>, polygon: &Polygon, number: u32) {
+    let mut add = |ring: &LineString, of_polygon: usize| {
+        edges.extend(ring.lines().map(|line| Edge {
+            start: line.start,
+            end: line.end,
+            polygon: number,
+            ring: of_polygon as u32,
+            is_hole: of_polygon > 0,
+        }));
+    };
+    add(polygon.exterior(), 0);
+    for (hole, ring) in polygon.interiors().iter().enumerate() {
+        add(ring, hole + 1);
+    }
+}
+
+impl Positions<'_> {
+    /// Returns the position of a point. A point with NaN, which is an empty point, is outside.
+    pub fn of(&mut self, x: f64, y: f64) -> Position {
+        if y != self.y {
+            self.y = y;
+            self.edges.clear();
+            let index = self.index;
+            if y >= index.bottom && y <= index.top {
+                let band = index.band(y);
+                let entries = &index.entries[index.offsets[band]..index.offsets[band + 1]];
+                let edges = entries.iter().map(|entry| index.edges[*entry as usize]);
+                self.edges
+                    .extend(edges.filter(|edge| edge.bottom() <= y && y <= edge.top()));
+            }
+        }
+        let mut position = Position::Outside;
+        for polygon in self
+            .edges
+            .chunk_by(|one, other| one.polygon == other.polygon)
+        {
+            let (mut in_exterior, mut in_hole) = (false, false);
+            for ring in polygon.chunk_by(|one, other| one.ring == other.ring) {
+                let mut winding = 0;
+                for edge in ring {
+                    match edge.winding(Coord { x, y }) {
+                        Some(turn) => winding += turn,
+                        None => return Position::OnEdge,
+                    }
+                }
+                match ring[0].is_hole {
+                    true => in_hole |= winding != 0,
+                    false => in_exterior = winding != 0,
+                }
+            }
+            if in_exterior && !in_hole {
+                position = Position::Inside;
+            }
+        }
+        position
+    }
+}
+
+impl Edge {
+    fn bottom(&self) -> f64 {
+        self.start.y.min(self.end.y)
+    }
+
+    fn top(&self) -> f64 {
+        self.start.y.max(self.end.y)
+    }
+
+    /// Returns the contribution of an edge to the winding number of its ring around a point whose `y`
+    /// it has: 1 if the edge goes up on the right of the point, -1 if it goes down. `None` if the point is
+    /// on the edge.
+    fn winding(&self, point: Coord) -> Option<i32> {
+        let (left, right) = (self.start.x.min(self.end.x), self.start.x.max(self.end.x));
+        if point.x > right {
+            return Some(0);
+        }
+        // An edge has its lower end, but not its upper end, so that two edges that meet count once.
+        let turn = match (self.start.y <= point.y, self.end.y <= point.y) {
+            (true, false) => 1,
+            (false, true) => -1,
+            _ => 0,
+        };
+        if point.x < left {
+            return Some(turn);
+        }
+        let side = RobustKernel::orient2d(self.start, self.end, point);
+        match (side, turn) {
+            // The bounds of the edge contain the point.
+            (Orientation::Collinear, _) => None,
+            (Orientation::CounterClockwise, 1) | (Orientation::Clockwise, -1) => Some(turn),
+            _ => Some(0),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! `ST_Contains`, `ST_Within`, `ST_Covers`, `ST_CoveredBy`, `ST_Intersects` and `ST_Disjoint` of one polygon
+//! and many points.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
+};
+use geo::Geometry;
+use geoarrow_array::array::{CoordBuffer, PointArray, from_arrow_array};
+use geoarrow_array::{GeoArrowArray, GeoArrowArrayAccessor, downcast_geoarrow_array};
+use geoarrow_expr_geo::util::to_geo::geometry_to_geo;
+
+use crate::provider::functions::geometry::compact::compact;
+use crate::provider::functions::geometry::point_index::{PointIndex, Position};
+
+/// A function of geodatafusion that relates two geometries. If one of them is a constant polygon, and the
+/// other is a column of points, the points are tested against an index of the polygon's edges instead of
+/// building a topology for each point. Points on an edge are left to geodatafusion.
+///
+/// A null geometry gives null.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PointRelation {
+    /// geodatafusion's function.
+    inner: Arc<ScalarUDF>,
+    relation: Relation,
+}
+
+/// The relations that hold for all points inside a polygon, or for all points outside, and for no other
+/// point but those on an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Relation {
+    /// The first geometry is the polygon.
+    Contains,
+    /// The second geometry is the polygon.
+    Within,
+    /// Either geometry is the polygon.
+    Intersects,
+    /// Either geometry is the polygon, and the points are outside.
+    Disjoint,
+}
+
+impl PointRelation {
+    /// Returns the replacement of a function; `None` if it is none of the relations.
+    pub fn replacement(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
+        let relation = match function.name() {
+            "st_contains" | "st_covers" => Relation::Contains,
+            "st_within" | "st_coveredby" => Relation::Within,
+            "st_intersects" => Relation::Intersects,
+            "st_disjoint" => Relation::Disjoint,
+            _ => return None,
+        };
+        Some(ScalarUDF::from(Self {
+            inner: Arc::clone(function),
+            relation,
+        }))
+    }
+
+    /// Returns `true` if the relation can hold only for points within the bounds of the geometry that is
+    /// argument number `geometry`, when the other one is a point.
+    pub fn is_bounded_by(&self, geometry: usize) -> bool {
+        match self.relation {
+            Relation::Contains => geometry == 0,
+            Relation::Within => geometry == 1,
+            Relation::Intersects => true,
+            Relation::Disjoint => false,
+        }
+    }
+
+    /// Relates points with a polygon, where `points` is the number of their argument. Returns `None` if
+    /// the arguments are other geometries.
+    fn relate(
+        &self,
+        polygon: &Geometry,
+        points: usize,
+        arguments: &ScalarFunctionArgs,
+    ) -> Result<Option<ArrayRef>> {
+        let ColumnarValue::Array(array) = &arguments.args[points] else {
+            return Ok(None);
+        };
+        let array = from_arrow_array(array, &arguments.arg_fields[points]).map_err(external)?;
+        let Some(coordinates) = array.as_any().downcast_ref::<PointArray>() else {
+            return Ok(None);
+        };
+        let CoordBuffer::Separated(buffer) = coordinates.coords() else {
+            return Ok(None);
+        };
+        let Some(index) = PointIndex::new(polygon) else {
+            return Ok(None);
+        };
+        let [xs, ys, ..] = buffer.raw_buffers();
+        let mut positions = index.positions();
+        let mut on_edge: Vec<u32> = Vec::new();
+        let holds_outside = self.relation == Relation::Disjoint;
+        let points_of = xs.iter().zip(ys.iter()).enumerate();
+        let mut holds: Vec<bool> = points_of
+            .map(|(row, (x, y))| match positions.of(*x, *y) {
+                Position::Inside => !holds_outside,
+                Position::Outside => holds_outside,
+                Position::OnEdge => {
+                    on_edge.push(row as u32);
+                    false
+                }
+            })
+            .collect();
+        if !on_edge.is_empty() {
+            let rows = UInt32Array::from(on_edge);
+            let mut of_edges = arguments.clone();
+            if let ColumnarValue::Array(points) = &mut of_edges.args[points] {
+                *points = take(points.as_ref(), &rows, None)?;
+            }
+            of_edges.number_rows = rows.len();
+            let related = self
+                .inner
+                .invoke_with_args(of_edges)?
+                .into_array(rows.len())?;
+            let related = related.as_boolean();
+            for (number, row) in rows.values().iter().enumerate() {
+                holds[*row as usize] = related.is_valid(number) && related.value(number);
+            }
+        }
+        let nulls = array.logical_nulls();
+        Ok(Some(Arc::new(BooleanArray::new(holds.into(), nulls))))
+    }
+}
+
+impl ScalarUDFImpl for PointRelation {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.return_field_from_args(arguments)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        for (number, value) in arguments.args.iter().enumerate() {
+            let ColumnarValue::Scalar(scalar) = value else {
+                continue;
+            };
+            // geodatafusion does not accept a null geometry beside a column.
+            let Some(geometry) = geometry_of(scalar, &arguments.arg_fields[number])? else {
+                return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
+            };
+            let applies = self.is_bounded_by(number) || self.relation == Relation::Disjoint;
+            if applies && let Some(related) = self.relate(&geometry, 1 - number, &arguments)? {
+                return Ok(ColumnarValue::Array(related));
+            }
+        }
+        self.inner.invoke_with_args(arguments)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+}
+
+/// Returns a geometry; `None` if it is null.
+fn geometry_of(scalar: &ScalarValue, field: &Field) -> Result<Option<Geometry>> {
+    let array = compact(&scalar.to_array()?)?;
+    let array = from_arrow_array(&array, field).map_err(external)?;
+    let array = array.as_ref();
+    downcast_geoarrow_array!(array, first)
+}
+
+/// Returns the first geometry of an array; `None` if it is null.
+fn first<'a>(array: &'a impl GeoArrowArrayAccessor<'a>) -> Result<Option<Geometry>> {
+    match array.iter().next().flatten() {
+        Some(geometry) => {
+            let geometry = geometry.map_err(external)?;
+            geometry_to_geo(&geometry).map(Some).map_err(external)
+        }
+        None => Ok(None),
+    }
+}
+
+fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use crate::{ArrayOptions, enable_arrays};
+
+    /// Polygons whose corners and edges are on points of the grid, beside it, or far from it.
+    const SHAPES: [&str; 11] = [
+        "POLYGON((0 0, 4 0, 4 4, 0 4, 0 0))",
+        "POLYGON((0 0, 0 4, 4 4, 4 0, 0 0))",
+        "POLYGON((-1.3 0.2, 2.7 -0.4, 5.1 3.3, 1 2, -2 4, -1.3 0.2))",
+        "POLYGON((-3 -3, 5 -3, 5 5, -3 5, -3 -3), (0 0, 2 0, 2 2, 0 2, 0 0), (3 3, 4 3, 3 4, 3 3))",
+        "POLYGON((-2 -2, 4 -2, 1 4, -2 -2), (0 -1, 1 1, 2 -1, 0 -1))",
+        "MULTIPOLYGON(((-3 -3, -1 -3, -1 -1, -3 -1, -3 -3)), ((1 1, 3 0, 4 4, 1 1)))",
+        "MULTIPOLYGON(((0 0, 2 0, 2 2, 0 2, 0 0)), ((2 2, 4 2, 4 4, 2 4, 2 2)))",
+        // A line that touches itself, and an hourglass.
+        "POLYGON((-2 0, 0 2, 2 0, 4 2, 4 -2, -2 -2, -2 0))",
+        "POLYGON((0 0, 4 4, 4 0, 0 4, 0 0))",
+        "POLYGON((100 100, 101 100, 101 101, 100 100))",
+        "POLYGON EMPTY",
+    ];
+    const FUNCTIONS: [&str; 6] = [
+        "ST_Contains",
+        "ST_Covers",
+        "ST_Within",
+        "ST_CoveredBy",
+        "ST_Intersects",
+        "ST_Disjoint",
+    ];
+
+    async fn answers(ctx: &SessionContext, shape: &str) -> String {
+        let columns = FUNCTIONS.iter().flat_map(|function| {
+            [("g", "p"), ("p", "g")].map(|(one, other)| format!("{function}({one}, {other})"))
+        });
+        let columns: Vec<_> = columns
+            .map(|call| {
+                let geometry = format!("ST_GeomFromText('{shape}')");
+                call.replace("(g", &format!("({geometry}"))
+                    .replace(" g)", &format!(" {geometry})"))
+                    .replace("(p", "(ST_Point(x, y)")
+                    .replace(" p)", " ST_Point(x, y))")
+            })
+            .collect();
+        let axis = "SELECT value / 2.0 FROM generate_series(-8, 12)";
+        let query = format!(
+            "SELECT {} FROM ({axis}) a(x), ({axis}) b(y) ORDER BY x, y",
+            columns.join(", ")
+        );
+        let rows = ctx.sql(&query).await.unwrap().to_string().await.unwrap();
+        let names = rows.lines().skip(3);
+        names.collect::<Vec<_>>().join("\n")
+    }
+
+    #[tokio::test]
+    async fn points_relate_to_polygons_as_in_geodatafusion() {
+        let plain = SessionContext::new();
+        geodatafusion::register(&plain);
+        let ours = enable_arrays(SessionContext::new(), ArrayOptions::new());
+        for shape in SHAPES {
+            let (found, expected) = (answers(&ours, shape).await, answers(&plain, shape).await);
+            assert!(expected.lines().count() > 400, "{shape}");
+            assert_eq!(found, expected, "{shape}");
+        }
+    }
+
+    #[tokio::test]
+    async fn null_and_empty_points_are_in_no_polygon() {
+        let ours = enable_arrays(SessionContext::new(), ArrayOptions::new());
+        let query = "SELECT ST_Contains(ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 0))'), ST_Point(x, 1.0)),
+                            ST_Contains(ST_GeomFromText(NULL), ST_Point(x, 1.0))
+                     FROM (VALUES (1.5), (NULL), ('NaN'::double), (3.0), (1.0)) t(x)";
+        let rows = ours.sql(query).await.unwrap().to_string().await.unwrap();
+        let rows: Vec<_> = rows
+            .lines()
+            .skip(3)
+            .map(|row| row.replace(' ', ""))
+            .collect();
+        assert_eq!(
+            &rows[..5],
+            ["|true||", "|false||", "|false||", "|true||", "|false||"]
+        );
+    }
+}
