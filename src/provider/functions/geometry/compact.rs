@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, MutableArrayData, make_array};
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature,
@@ -43,6 +43,11 @@ impl ScalarUDFImpl for CompactGeometries {
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        // geodatafusion panics on a null identifier of a reference system.
+        let mut constants = arguments.scalar_arguments.iter().flatten();
+        if constants.any(|value| **value == ScalarValue::Int64(None)) {
+            return plan_err!("{}: the SRID is null, expected an integer", self.name());
+        }
         self.inner.return_field_from_args(arguments)
     }
 
