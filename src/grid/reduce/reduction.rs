@@ -58,6 +58,16 @@ impl CellType {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64) && self.size() < bytes
     }
 
+    /// Returns the bit pattern of a NaN; `None` for integers.
+    pub fn nan(self) -> Option<u64> {
+        match self {
+            Self::F16 => Some(f16::NAN.to_bits().into()),
+            Self::F32 => Some(f32::NAN.to_bits().into()),
+            Self::F64 => Some(f64::NAN.to_bits()),
+            _ => None,
+        }
+    }
+
     /// Returns the size of a cell in bytes.
     pub fn size(self) -> usize {
         match self {

@@ -5,6 +5,7 @@ pub mod filtered;
 pub mod in_array_space;
 pub mod known_chunks;
 pub mod many_files;
+pub mod masks;
 pub mod memory;
 pub mod order;
 pub mod row_by_row;

@@ -43,10 +43,10 @@ pub(crate) fn known(
     if axes.iter().any(|axis| axis.selected.is_empty()) {
         return Ok(Some(ChunkContribution::Nothing));
     }
-    if !part.is_known[number] {
+    let plan = &job.program.reductions[number];
+    if !part.is_known[number] || plan.mask.is_some() {
         return Ok(None);
     }
-    let plan = &job.program.reductions[number];
     let windows = std::slice::from_ref(window);
     let grid = &part.part.grid;
     let Some(known) = grid.window_statistics(plan.attribute, windows, &job.options)? else {

@@ -55,6 +55,8 @@ pub(crate) struct Job {
     pub program: Arc<Program>,
     /// For each reduction, the disjoint bounds of the cells that count; `None` if all cells count.
     pub bounds: Vec<Option<Vec<ValueRange>>>,
+    /// For each reduction, the bounds of its mask as bit patterns; empty without a mask.
+    pub masks: Vec<Vec<(u64, u64)>>,
     pub groups: Groups,
     pub parts: Vec<GridJob>,
     /// The dynamic filter, if it may still change.
@@ -117,15 +119,27 @@ impl Job {
     ) -> Result<Option<Self>> {
         let dimensions = program.dimensions;
         let mut bounds = Vec::with_capacity(program.reductions.len());
+        let mut masks = Vec::with_capacity(program.reductions.len());
         for plan in &program.reductions {
-            bounds.push(match &plan.values {
-                None => None,
-                Some(values) => match values.bounds(plan.format.cell_type)? {
+            bounds.push(match (&plan.values, &plan.mask) {
+                (Some(values), _) => match values.bounds(plan.format.cell_type)? {
                     None => return Ok(None),
                     some => some,
                 },
+                // Cells are counted within bounds, instead of subtracting the skipped ones from the
+                // selected ones.
+                (None, Some(_)) => Some(vec![ValueRange::all(plan.format.cell_type)]),
+                (None, None) => None,
+            });
+            masks.push(match &plan.mask {
+                None => Vec::new(),
+                Some(mask) => match mask.values.bounds(mask.format.cell_type)? {
+                    None => return Ok(None),
+                    Some(bounds) => bounds.iter().map(|bounds| bounds.bit_patterns()).collect(),
+                },
             });
         }
+        let has_masks = program.reductions.iter().any(|plan| plan.mask.is_some());
         let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
         if !narrow(&program.on_axes, &mut parts, dimensions)? {
             return Ok(None);
@@ -154,9 +168,9 @@ impl Job {
             let restricted =
                 restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
             let restricted: Vec<Selection> = restricted.collect();
-            // A reduction reads one attribute, so the chunks of different attributes need not be
-            // aligned.
-            let is_separable = !program.needs_rows() && part.kept.is_none();
+            // A reduction without a mask reads one attribute, so the chunks of different attributes
+            // need not be aligned.
+            let is_separable = !program.needs_rows() && part.kept.is_none() && !has_masks;
             let separate = if is_separable && attributes.len() > 1 {
                 attributes
                     .iter()
@@ -209,6 +223,7 @@ impl Job {
         Ok(Some(Self {
             program: Arc::clone(program),
             bounds,
+            masks,
             groups,
             parts: job_parts,
             dynamic_filter: changing,
@@ -253,6 +268,21 @@ impl Job {
         per_group
             .saturating_mul(self.groups.count())
             .saturating_add(buffers as usize)
+            .saturating_add(self.masked_bytes())
+    }
+
+    /// Returns the number of bytes of the masked copies of a unit's cells.
+    fn masked_bytes(&self) -> usize {
+        let plans = self.program.reductions.iter();
+        let masked = plans.filter(|plan| plan.mask.is_some());
+        let size = masked.map(|plan| 1 + plan.format.cell_type.size()).max();
+        let cells = self.parts.iter().map(|part| {
+            let chunk = part.part.grid.chunk_grid().chunk_shape().iter();
+            let chunks = part.order.as_ref().map_or(1, |order| order.batched.1);
+            chunk.fold(chunks, |product, extent| product.saturating_mul(*extent))
+        });
+        let cells = usize::try_from(cells.max().unwrap_or(0)).unwrap_or(usize::MAX);
+        cells.saturating_mul(size.unwrap_or(0))
     }
 
     /// Returns the approximate number of bytes that the output takes beside the results that it is

@@ -41,6 +41,8 @@ impl PartialState {
         Ok(Self {
             reductions: reductions
                 .map(|(plan, bounds)| {
+                    // Masked cells are skipped, and so are chunks that the mask prunes.
+                    let is_all = is_all && plan.mask.is_none();
                     PartialReduction::new(plan, bounds.as_deref(), groups, is_all)
                 })
                 .collect(),

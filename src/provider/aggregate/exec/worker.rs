@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout, MaskedCells};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::exec::chunk_statistics::known;
 use crate::provider::aggregate::exec::job::{GridJob, Job};
@@ -38,6 +38,7 @@ pub(crate) async fn work(
         found: PartialState::new(&job)?,
         rows: RowEvaluation::try_new(&job, batch_size)?,
         readers: Vec::new(),
+        masked: Vec::new(),
         pruner: None,
         open: None,
         is_open: false,
@@ -168,6 +169,8 @@ struct Worker {
     rows: RowEvaluation,
     /// One reader per chunk of a batch, all of the same [`GridJob`].
     readers: Vec<Box<dyn WindowReader>>,
+    /// For each chunk of a batch, the cells that the mask of a reduction leaves.
+    masked: Vec<MaskedCells>,
     /// The index of the [`GridJob`] that the last chunks belong to, and its pruner.
     pruner: Option<(usize, Option<Pruner>)>,
     open: Option<usize>,
@@ -349,8 +352,32 @@ impl Worker {
                     );
                 };
                 let readers = self.readers.iter_mut().take(batch.windows.len());
-                let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
-                reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                let span = &layout.span;
+                match &plan.mask {
+                    None => {
+                        let sources = readers.map(|reader| reader.cells(attribute, span.clone()));
+                        reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                    }
+                    Some(mask) => {
+                        let of_mask = part.attributes.iter().position(|a| *a == mask.attribute);
+                        let Some(of_mask) = of_mask else {
+                            return internal_err!(
+                                "the attribute of a mask is not among those to read"
+                            );
+                        };
+                        self.masked
+                            .resize_with(batch.windows.len(), Default::default);
+                        for (reader, masked) in readers.zip(&mut self.masked) {
+                            let (format, bounds) = (mask.format, &job.masks[*number]);
+                            let cells = reader.cells(of_mask, span.clone())?;
+                            masked.mark(cells, format.cell_type, bounds, format.fill);
+                            let cells = reader.cells(attribute, span.clone())?;
+                            masked.copy(cells, plan.format.cell_type, mask.skipped);
+                        }
+                        let sources = self.masked.iter().map(MaskedCells::cells);
+                        reduction.add(&sources.collect::<Vec<_>>(), layout);
+                    }
+                }
                 if reduction.counts_seen_cells() {
                     let axes = batch.groups.axes(plan.restriction);
                     let cells = GroupCounts::new(axes, batch.groups.base);

@@ -18,7 +18,7 @@ use crate::provider::aggregate::plan::axis_filters::is_on_axis;
 use crate::provider::aggregate::plan::columns::{Columns, value_of};
 use crate::provider::aggregate::plan::groups::group_columns;
 use crate::provider::aggregate::plan::reductions::{
-    CountedValues, Reduced, ReductionPlan, reduce, reduction_of,
+    CountedValues, Mask, Reduced, ReductionPlan, reduce, reduction_of,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
@@ -40,8 +40,8 @@ use crate::provider::source::GridSelection;
 /// ```
 ///
 /// Conjuncts over one dimension are solved on its axis. Other conjuncts over one attribute, such as
-/// `value > 0`, become bounds of the reductions, and groups exist where a reduction counted a cell
-/// ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
+/// `value > 0`, become bounds of the reductions of this attribute and [`Mask`]s of the others, and groups
+/// exist where a reduction counted a cell ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
 ///
 /// Planning decides how every predicate and every aggregate is computed. The values of scalar
 /// subqueries and dynamic filters are known only when the query runs. They decide the index sets
@@ -184,7 +184,12 @@ impl Program {
         let by_row = program.row_expressions().flat_map(collect_columns);
         let attributes = by_row
             .filter_map(|column| columns.attribute(column.index()))
-            .chain(program.reductions.iter().map(|plan| plan.attribute))
+            .chain(
+                program
+                    .reductions
+                    .iter()
+                    .flat_map(ReductionPlan::attributes),
+            )
             .collect::<BTreeSet<usize>>();
         program.attributes = attributes.into_iter().collect();
         Some(program)
@@ -262,14 +267,20 @@ impl Program {
             return None;
         };
         let (column, cast) = value_of(argument)?;
-        let values = match values.map(|values| CountedValues::of(&values, columns)) {
-            Some(Some((bounded, values))) if bounded == column => Some(values),
-            Some(_) => return None,
-            None => None,
-        };
         let format = columns.format(column)?;
+        let (values, mask) = match values.map(|values| CountedValues::of(&values, columns)) {
+            Some(Some((bounded, values))) if bounded == column => (Some(values), None),
+            Some(Some((other, values))) => {
+                (None, Some(Mask::try_new(columns, other, values, format)?))
+            }
+            Some(None) => return None,
+            None => (None, None),
+        };
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
-        let plan = reduction_of(columns, column, values)?;
+        let plan = ReductionPlan {
+            mask,
+            ..reduction_of(columns, column, values)?
+        };
         let index = self.reduction_for(plan, &on_axes, wanted.sum);
         let before = &mut self.reductions[index].wanted;
         *before = RequestedAggregates {

@@ -38,8 +38,23 @@ pub(crate) struct ReductionPlan {
     pub restriction: Option<usize>,
     /// The values of the cells that count; `None` if all cells count.
     pub values: Option<CountedValues>,
+    /// Another attribute that decides which cells count; `None` if all cells count.
+    pub mask: Option<Mask>,
     /// The results to compute.
     pub wanted: RequestedAggregates,
+}
+
+/// An attribute whose values decide which cells of another attribute count: `avg(a) WHERE b > 3`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mask {
+    /// The index of the attribute.
+    pub attribute: usize,
+    /// The storage format of the attribute's cells.
+    pub format: CellFormat,
+    /// The values where cells of the other attribute count.
+    pub values: CountedValues,
+    /// The bit pattern that replaces cells that do not count. Reductions skip it.
+    pub skipped: u64,
 }
 
 /// The values of the cells that count.
@@ -111,7 +126,34 @@ impl CountedValues {
     }
 }
 
+impl Mask {
+    /// Returns the mask of cells with the format `masked` where `column` has these values. `None` if the
+    /// values include null, or if no number marks cells of that format as skipped.
+    pub fn try_new(
+        columns: &Columns,
+        column: usize,
+        values: CountedValues,
+        masked: CellFormat,
+    ) -> Option<Self> {
+        let format = columns.format(column)?;
+        values.bounds_of(&values.set)?;
+        (!values.set.has_null() && format.cell_type != CellType::F16).then_some(())?;
+        Some(Self {
+            attribute: columns.attribute(column)?,
+            format,
+            values,
+            skipped: masked.cell_type.nan().or(masked.fill)?,
+        })
+    }
+}
+
 impl ReductionPlan {
+    /// Returns the attributes that the reduction reads.
+    pub fn attributes(&self) -> impl Iterator<Item = usize> {
+        let mask = self.mask.as_ref().map(|mask| mask.attribute);
+        std::iter::once(self.attribute).chain(mask)
+    }
+
     /// Returns `true` if the reduction counts the cells outside of its bounds, including null ones,
     /// and computes nothing else.
     pub fn counts_others(&self) -> bool {
@@ -137,6 +179,7 @@ pub(crate) fn reduction_of(
         format,
         restriction: None,
         values,
+        mask: None,
         wanted: RequestedAggregates::default(),
     })
 }
