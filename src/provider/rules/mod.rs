@@ -10,6 +10,7 @@ pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
 pub(crate) mod operators;
 pub(crate) mod order;
+pub(crate) mod pass_through;
 pub mod probe_sides;
 pub(crate) mod shared_reads;
 pub(crate) mod single_stage;
