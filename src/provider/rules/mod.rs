@@ -2,9 +2,10 @@
 //! for aggregates and joins on chunks are elsewhere.
 
 pub(crate) mod analysis;
+pub(crate) mod batch_slices;
 pub(crate) mod conjunctions;
 pub mod filter_pushdown;
-pub(crate) mod list_slices;
+pub(crate) mod headroom;
 pub(crate) mod logic;
 pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
@@ -14,4 +15,5 @@ pub(crate) mod pass_through;
 pub mod probe_sides;
 pub(crate) mod shared_reads;
 pub(crate) mod single_stage;
+pub(crate) mod sorted_groups;
 pub(crate) mod sorted_scans;
