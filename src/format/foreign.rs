@@ -67,12 +67,12 @@ pub fn remote_location_advice(location: &str) -> Option<String> {
     if !is_scheme(scheme) || scheme.eq_ignore_ascii_case("file") {
         return None;
     }
-    let place = rest.trim_matches('/');
-    let name = place.rsplit('/').next().unwrap_or(place);
+    let path = rest.trim_matches('/');
+    let name = path.rsplit('/').next().unwrap_or(path);
     let copy = match scheme.to_ascii_lowercase().as_str() {
-        "s3" | "s3a" => format!("aws s3 cp --recursive s3://{place} {name}"),
-        "gs" | "gcs" => format!("gcloud storage cp --recursive gs://{place} {name}"),
-        "http" | "https" => format!("curl -O {scheme}://{place}"),
+        "s3" | "s3a" => format!("aws s3 cp --recursive s3://{path} {name}"),
+        "gs" | "gcs" => format!("gcloud storage cp --recursive gs://{path} {name}"),
+        "http" | "https" => format!("curl -O {scheme}://{path}"),
         _ => "rclone copies most stores".to_string(),
     };
     Some(format!(

@@ -52,7 +52,7 @@ impl Limits {
     /// Waits for a runtime for at most [`Options::wait_limit`].
     pub async fn place(&self, runtimes: &Runtimes) -> Result<RuntimePermit, Status> {
         match timeout(self.wait, runtimes.place()).await {
-            Ok(place) => place,
+            Ok(permit) => permit,
             Err(_) => {
                 let message = format!(
                     "resource exhausted: {} queries are running, and none has ended within {:?}",

@@ -34,7 +34,7 @@ fn brief(panic: &PanicHookInfo<'_>) -> String {
     let message = panic.payload_as_str().unwrap_or_default();
     let message = message.lines().next().unwrap_or_default();
     match panic.location() {
-        Some(place) => format!("internal error at {place}: {message}"),
+        Some(location) => format!("internal error at {location}: {message}"),
         None => format!("internal error: {message}"),
     }
 }

@@ -138,36 +138,36 @@ impl ChunkReader {
                 let storage = storage()?;
                 match access {
                     Access::Mmap => {
-                        let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
-                        let map = storage.map().map_err(|error| error.at(&place))?;
+                        let location = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
+                        let map = storage.map().map_err(|error| error.at(&location))?;
                         State::Mapped(map, in_map(offset), storage)
                     }
                     Access::Pread => {
-                        let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
-                        State::Positioned(range(offset), Box::new(place), storage)
+                        let location = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
+                        State::Positioned(range(offset), Box::new(location), storage)
                     }
                 }
             }
             (Payload::Zstd(offset), access) => {
                 let storage = storage()?;
-                let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
+                let location = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                 let bytes = match access {
                     Access::Mmap => {
-                        let map = storage.map().map_err(|error| error.at(&place))?;
+                        let map = storage.map().map_err(|error| error.at(&location))?;
                         CompressedBytes::Mapped(map, in_map(offset), storage)
                     }
                     Access::Pread => {
                         let length = usize::try_from(stored.stored_bytes)
-                            .map_err(|error| undecodable(&place, &io::Error::other(error)))?;
-                        grow(&mut self.context.stored, length, &place)?;
+                            .map_err(|error| undecodable(&location, &io::Error::other(error)))?;
+                        grow(&mut self.context.stored, length, &location)?;
                         storage
                             .read_at(offset, &mut self.context.stored[..length])
-                            .map_err(|error| error.at(&place))?;
+                            .map_err(|error| error.at(&location))?;
                         CompressedBytes::Read(length)
                     }
                 };
                 self.bytes_read += stored.stored_bytes;
-                let compressed = Compressed::new(place, stored.raw_bytes, bytes);
+                let compressed = Compressed::new(location, stored.raw_bytes, bytes);
                 State::Compressed(Box::new(compressed))
             }
             (Payload::Encoded(_), _) => {
@@ -188,8 +188,8 @@ impl ChunkReader {
     #[cfg(feature = "remote")]
     fn fetch(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         let located = self.file.locate(dataset, chunk)?;
-        let place = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
-        let fetched = runtime::wait(located.fetch(place));
+        let location = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
+        let fetched = runtime::wait(located.fetch(location));
         let fetched = fetched.map_err(Error::io(self.file.path(), "read"))??;
         let stored = fetched.stored;
         self.open_fetched(dataset, chunk, fetched);
@@ -206,9 +206,9 @@ impl ChunkReader {
             (Payload::Raw(_), Some(bytes)) => State::Fetched(bytes),
             (Payload::Zstd(_), Some(bytes)) => {
                 self.bytes_read += stored.stored_bytes;
-                let place = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
+                let location = ErrorLocation::chunk(self.file.path(), dataset.name(), chunk);
                 let bytes = CompressedBytes::Fetched(bytes);
-                let compressed = Compressed::new(place, stored.raw_bytes, bytes);
+                let compressed = Compressed::new(location, stored.raw_bytes, bytes);
                 State::Compressed(Box::new(compressed))
             }
             (_, bytes) => {
@@ -293,7 +293,7 @@ impl ChunkReader {
         };
         if produced != length {
             return Err(Error::malformed(
-                compressed.place.clone(),
+                compressed.location.clone(),
                 "zstd payload",
                 if produced > length {
                     "longer when decoded".to_string()
@@ -358,13 +358,13 @@ impl ChunkReader {
     ///
     /// The chunk must be ready and contain the range.
     pub fn cells(&mut self, range: Range<usize>) -> Result<&[u8]> {
-        if let State::Positioned(chunk, place, storage) = &self.state {
+        if let State::Positioned(chunk, location, storage) = &self.state {
             let length = range.len();
-            grow(&mut self.context.cells, length, place)?;
+            grow(&mut self.context.cells, length, location)?;
             let cells = &mut self.context.cells[..length];
             storage
                 .read_at(chunk.start + range.start as u64, cells)
-                .map_err(|error| error.at(place))?;
+                .map_err(|error| error.at(location))?;
             self.bytes_read += length as u64;
             return Ok(cells);
         }
@@ -405,9 +405,9 @@ impl ChunkReader {
             }
             State::Decoded(length) => &self.context.cells[..*length],
             State::Shared(cells) => cells.as_slice(),
-            State::Positioned(range, place, storage) => {
+            State::Positioned(range, location, storage) => {
                 self.bytes_read += gather_from_file(storage, range.start, runs, output)
-                    .map_err(|error| error.at(place))?;
+                    .map_err(|error| error.at(location))?;
                 return Ok(());
             }
             State::Closed | State::Compressed(_) | State::Encoded(_) => {

@@ -24,7 +24,7 @@ const TOO_SMALL: &str = "Destination buffer is too small";
 const STEP_BYTES: usize = 1 << 20;
 /// A chunk that is being decompressed.
 pub(super) struct Compressed {
-    pub place: ErrorLocation,
+    pub location: ErrorLocation,
     pub raw_bytes: u64,
     pub stored: CompressedBytes,
     /// `None` for chunks of up to [`ONE_CALL_BYTES`].
@@ -55,9 +55,9 @@ impl CompressedBytes {
 
 impl Compressed {
     /// Creates the chunk whose payload is `stored`.
-    pub fn new(place: ErrorLocation, raw_bytes: u64, stored: CompressedBytes) -> Self {
+    pub fn new(location: ErrorLocation, raw_bytes: u64, stored: CompressedBytes) -> Self {
         Self {
-            place,
+            location,
             raw_bytes,
             stored,
             decoder: None,
@@ -91,7 +91,7 @@ impl Compressed {
     ) -> Result<Option<usize>> {
         let length = self.raw_bytes as usize;
         output.clear();
-        reserve(output, length, &self.place)?;
+        reserve(output, length, &self.location)?;
         let zstd = zstd.get().map_err(|error| self.undecodable(&error))?;
         match zstd.decompress_to_buffer(self.stored.bytes(read), output) {
             Ok(produced) => Ok(Some(produced)),
@@ -107,11 +107,12 @@ impl Compressed {
         // One byte more than the chunk needs, to detect payloads that are longer.
         let most = self.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
-        grow(output, end, &self.place)?;
+        grow(output, end, &self.location)?;
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
             None => {
-                let decoder = Decoder::new().map_err(|error| undecodable(&self.place, &error))?;
+                let decoder =
+                    Decoder::new().map_err(|error| undecodable(&self.location, &error))?;
                 self.decoder.insert(decoder)
             }
         };
@@ -120,7 +121,7 @@ impl Compressed {
         let mut target = OutBuffer::around(&mut output[self.produced..end]);
         let hint = decoder
             .run(&mut source, &mut target)
-            .map_err(|error| undecodable(&self.place, &error))?;
+            .map_err(|error| undecodable(&self.location, &error))?;
         let (taken, written) = (source.pos(), target.pos());
         self.consumed += taken;
         self.produced += written;
@@ -135,30 +136,30 @@ impl Compressed {
     }
 
     fn undecodable(&self, error: &io::Error) -> Error {
-        undecodable(&self.place, error)
+        undecodable(&self.location, error)
     }
 }
 
 /// Makes a buffer at least `length` bytes long.
-pub(super) fn grow(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
+pub(super) fn grow(output: &mut Vec<u8>, length: usize, location: &ErrorLocation) -> Result<()> {
     if output.len() < length {
-        reserve(output, length, place)?;
+        reserve(output, length, location)?;
         output.resize(length, 0);
     }
     Ok(())
 }
 
 /// Makes space for `length` bytes in all.
-fn reserve(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
+fn reserve(output: &mut Vec<u8>, length: usize, location: &ErrorLocation) -> Result<()> {
     output
         .try_reserve_exact(length.saturating_sub(output.len()))
-        .map_err(|error| undecodable(place, &io::Error::other(error)))
+        .map_err(|error| undecodable(location, &io::Error::other(error)))
 }
 
 /// The error for a payload that cannot be decompressed.
-pub(super) fn undecodable(place: &ErrorLocation, error: &io::Error) -> Error {
+pub(super) fn undecodable(location: &ErrorLocation, error: &io::Error) -> Error {
     Error::malformed(
-        place.clone(),
+        location.clone(),
         "zstd payload",
         format!("undecodable ({error})"),
         "whole zstd frames that decode to raw_byte_len bytes",

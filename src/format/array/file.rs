@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
+use crate::format::array::listing::Listing;
 #[cfg(feature = "remote")]
 use crate::format::array::located::{ChunkBytes, LocatedChunk};
 use crate::format::array::metadata::DatasetMetadata;
@@ -24,17 +25,28 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Returns the short name of the format, such as `tet`, as EXPLAIN shows it.
     fn format(&self) -> &'static str;
 
+    /// Returns the datasets, and how the file was opened.
+    fn listing(&self) -> &Listing;
+
     /// Returns the path as the caller gave it.
-    fn path(&self) -> &Path;
+    fn path(&self) -> &Path {
+        self.listing().path()
+    }
 
     /// Returns the access mode with which the file was opened.
-    fn access(&self) -> Access;
+    fn access(&self) -> Access {
+        self.listing().access()
+    }
 
     /// Returns the datasets; the id of each is its index. Names may repeat.
-    fn datasets(&self) -> &[Dataset];
+    fn datasets(&self) -> &[Dataset] {
+        self.listing().datasets()
+    }
 
     /// Returns the dataset with this exact name; if there are several, the first.
-    fn dataset(&self, name: &str) -> Option<&Dataset>;
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.listing().dataset(name)
+    }
 
     /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
@@ -46,7 +58,9 @@ pub trait ArrayFile: Debug + Send + Sync {
     }
 
     /// Returns the warnings raised while opening the file.
-    fn warnings(&self) -> &[String];
+    fn warnings(&self) -> &[String] {
+        self.listing().warnings()
+    }
 
     /// Returns `true` if the CF attributes `scale_factor`, `add_offset` and `missing_value`
     /// describe the cells as stored.
@@ -225,21 +239,6 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Fails if the value postings cannot be read, or do not fit the datasets.
     fn value_index(&self, _access: Access) -> Result<Option<Arc<dyn ValueIndex>>> {
         Ok(None)
-    }
-
-    /// Returns the error for a dataset name that the file does not have.
-    fn no_such_dataset(&self, name: &str) -> Error {
-        let names = self.datasets().iter();
-        let names: Vec<_> = names.map(|dataset| format!("{:?}", dataset.name)).collect();
-        Error::NoSuchDataset {
-            path: self.path().to_path_buf(),
-            name: name.to_string(),
-            available: if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
-            },
-        }
     }
 }
 

@@ -63,7 +63,7 @@ pub struct FetchedChunk {
 
 impl LocatedChunk {
     /// Fetches the bytes. Must run on the thread of requests.
-    pub(crate) async fn fetch(self, place: ErrorLocation) -> Result<FetchedChunk> {
+    pub(crate) async fn fetch(self, location: ErrorLocation) -> Result<FetchedChunk> {
         let mut stored = self.stored;
         let (bytes, requests) = match self.bytes {
             ChunkBytes::None => (None, 0),
@@ -73,7 +73,7 @@ impl LocatedChunk {
             }
             ChunkBytes::InFile(object, range) => {
                 let fetched = object.fetch(range).await;
-                let (bytes, requests) = fetched.map_err(|error| error.at(&place))?;
+                let (bytes, requests) = fetched.map_err(|error| error.at(&location))?;
                 (Some(bytes), requests)
             }
             ChunkBytes::File {
@@ -84,7 +84,7 @@ impl LocatedChunk {
             } => {
                 let path = file.path().to_path_buf();
                 let fetched = fetch(file, part, etag, most).await;
-                let fetched = fetched.map_err(|error| in_chunk(error, &place, &path))?;
+                let fetched = fetched.map_err(|error| in_chunk(error, &location, &path))?;
                 let bytes = fetched.map(|fetched| fetched.bytes);
                 stored.stored_bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 (bytes, 1)
@@ -114,8 +114,8 @@ pub(crate) async fn fetch_all(
     let fetches = requests.into_iter().map(|numbers| async move {
         let whole = match numbers.as_slice() {
             [one] => {
-                let (chunk, place) = chunks[*one].clone();
-                return Ok(vec![(*one, chunk.fetch(place).await?)]);
+                let (chunk, location) = chunks[*one].clone();
+                return Ok(vec![(*one, chunk.fetch(location).await?)]);
             }
             numbers => numbers
                 .iter()
@@ -191,10 +191,10 @@ fn merged(ranges: &[Option<(usize, Range<u64>)>]) -> Vec<Vec<usize>> {
 }
 
 /// Adds the dataset and the chunk to an error about the chunk's own file.
-fn in_chunk(error: Error, place: &ErrorLocation, file: &Path) -> Error {
+fn in_chunk(error: Error, location: &ErrorLocation, file: &Path) -> Error {
     error.at(&ErrorLocation {
         path: file.to_path_buf(),
-        ..place.clone()
+        ..location.clone()
     })
 }
 

@@ -11,6 +11,7 @@ mod dataset;
 mod decoding;
 mod dtype;
 mod file;
+mod listing;
 #[cfg(feature = "remote")]
 mod located;
 mod metadata;
@@ -34,6 +35,7 @@ pub use decoding::DecodeContext;
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};
+pub use listing::Listing;
 #[cfg(feature = "remote")]
 pub(crate) use located::{ChunkBytes, fetch_all};
 #[cfg(feature = "remote")]

@@ -1,7 +1,6 @@
 //! A file whose cells outside of their valid range read as fill values.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use half::f16;
@@ -11,6 +10,7 @@ use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
 use crate::format::array::dtype::Dtype;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
+use crate::format::array::listing::Listing;
 #[cfg(feature = "remote")]
 use crate::format::array::located::LocatedChunk;
 use crate::format::array::metadata::DatasetMetadata;
@@ -209,20 +209,8 @@ impl ArrayFile for ValidRangeFile {
         self.file.format()
     }
 
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn access(&self) -> Access {
-        self.file.access()
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        self.file.datasets()
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.file.dataset(name)
+    fn listing(&self) -> &Listing {
+        self.file.listing()
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
@@ -234,10 +222,6 @@ impl ArrayFile for ValidRangeFile {
 
     fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
         self.file.group_attributes(group)
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.file.warnings()
     }
 
     fn attributes_describe_cells(&self) -> bool {

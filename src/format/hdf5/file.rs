@@ -1,12 +1,12 @@
 //! An open HDF5 file.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -53,18 +53,13 @@ use crate::format::io::storage::{Access, Storage};
 /// ```
 #[derive(Debug)]
 pub struct Hdf5File {
-    path: PathBuf,
+    listing: Listing,
     storage: Arc<Storage>,
     source: Source,
-    access: Access,
     tables: Option<CachedTables>,
-    datasets: Vec<Dataset>,
     arrays: Vec<Hdf5Array>,
-    /// The index of the first dataset of each name.
-    by_name: HashMap<String, usize>,
     /// The attributes of groups, by path.
     groups: BTreeMap<String, BTreeMap<String, String>>,
-    warnings: Vec<String>,
 }
 
 impl Hdf5File {
@@ -119,27 +114,24 @@ impl Hdf5File {
             storage: &storage,
             tables: tables.as_ref(),
         })?;
-        let mut by_name = HashMap::new();
-        for (number, dataset) in contents.datasets.iter().enumerate() {
-            by_name.entry(dataset.name().to_string()).or_insert(number);
+        let mut listing = Listing::new(path, access);
+        for dataset in contents.datasets {
+            listing.push(dataset);
         }
+        listing.warn(contents.warnings);
         Ok(Self {
-            path: path.to_path_buf(),
+            listing,
             storage,
             source: source.without_cache(),
-            access,
             tables,
-            datasets: contents.datasets,
             arrays: contents.arrays,
-            by_name,
             groups: contents.groups,
-            warnings: contents.warnings,
         })
     }
 
     fn opened(&self) -> Opened<'_> {
         Opened {
-            path: &self.path,
+            path: self.listing.path(),
             source: &self.source,
             storage: &self.storage,
             tables: self.tables.as_ref(),
@@ -147,21 +139,16 @@ impl Hdf5File {
     }
 
     fn array(&self, dataset: &Dataset) -> Result<&Hdf5Array> {
-        let number = usize::try_from(dataset.id()).ok();
-        let array = number.and_then(|number| self.arrays.get(number));
-        array.ok_or_else(|| self.no_such_dataset(dataset.name()))
+        self.listing.of(dataset, &self.arrays)
     }
 
     /// Checks that a dataset has a chunk, and that the chunk is not too large.
     fn check_chunk(&self, dataset: &Dataset, chunk: &[u64]) -> Result<()> {
-        if chunk.len() != dataset.shape().len() || dataset.chunk_ordinal(chunk).is_none() {
-            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name());
-            return Err(Error::invalid(&self.path, message));
-        }
-        let dtype = dataset.check(&self.path)?;
+        self.listing.check_chunk(dataset, chunk)?;
+        let dtype = dataset.check(self.listing.path())?;
         if dataset.chunk_bytes(dtype, chunk) > MAX_CHUNK_BYTES {
             return Err(Error::malformed(
-                ErrorLocation::chunk(&self.path, dataset.name(), chunk),
+                ErrorLocation::chunk(self.listing.path(), dataset.name(), chunk),
                 "chunk shape",
                 format!("{:?} cells of type {dtype}", dataset.chunk_shape()),
                 format!("at most {MAX_CHUNK_BYTES} bytes"),
@@ -176,28 +163,12 @@ impl ArrayFile for Hdf5File {
         "hdf5"
     }
 
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        &self.datasets
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.by_name.get(name).map(|number| &self.datasets[*number])
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         self.array(dataset).ok().map(|array| &array.metadata)
-    }
-
-    fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {

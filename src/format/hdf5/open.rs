@@ -72,8 +72,8 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
     let mut attributes_of = |object: &Object, heaps: &mut Heaps, warnings: &mut Vec<String>| {
         let attributes = Attributes::read(source, &object.messages, heaps, &mut budget);
         for found in &attributes.unreadable {
-            let place = ErrorLocation::dataset(file.path, &object.path);
-            warnings.push(format!("{place}: {found}; the attribute is left out"));
+            let location = ErrorLocation::dataset(file.path, &object.path);
+            warnings.push(format!("{location}: {found}; the attribute is left out"));
         }
         attributes
     };
@@ -150,8 +150,8 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
 }
 
 fn left_out(path: &Path, name: &str, found: &str) -> String {
-    let place = ErrorLocation::dataset(path, name);
-    format!("{place}: has {found}; the dataset is left out")
+    let location = ErrorLocation::dataset(path, name);
+    format!("{location}: has {found}; the dataset is left out")
 }
 
 /// Returns the attributes that readers show, as text.

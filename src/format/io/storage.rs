@@ -158,27 +158,25 @@ impl Storage {
     ///
     /// # Errors
     /// Fails if the region of an object is longer than 1 GiB.
+    #[cfg(feature = "remote")]
     pub(crate) fn check_region(&self, length: usize) -> Result<()> {
         match &self.source {
-            Source::File(_) => Ok(()),
-            #[cfg(feature = "remote")]
-            Source::Object(_) if length <= MAX_REGION_BYTES => Ok(()),
-            #[cfg(feature = "remote")]
-            Source::Object(_) => Err(Error::malformed(
+            Source::Object(_) if length > MAX_REGION_BYTES => Err(Error::malformed(
                 ErrorLocation::file(self.path()),
                 "region",
                 format!("{length} bytes"),
                 format!("at most {MAX_REGION_BYTES} bytes in a file behind a URL"),
             )),
+            _ => Ok(()),
         }
     }
 
     /// Reads a range of an object into memory, so that small reads within it need no requests. Does
     /// nothing for a file.
+    #[cfg(feature = "remote")]
     pub(crate) fn prefetch(&self, range: Range<u64>) -> Result<()> {
         match &self.source {
             Source::File(_) => Ok(()),
-            #[cfg(feature = "remote")]
             Source::Object(object) => object.prefetch(range),
         }
     }
@@ -300,6 +298,7 @@ impl Storage {
         let length = usize::try_from(range.end - range.start).map_err(|_| {
             Error::invalid(self.path(), "a region is larger than the address space")
         })?;
+        #[cfg(feature = "remote")]
         self.check_region(length)?;
         let mut bytes = vec![0; length];
         self.copy_range(access, range.start, &mut bytes)?;

@@ -1,12 +1,12 @@
 //! An open classic NetCDF file.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -19,7 +19,7 @@ use crate::format::netcdf::cells::{self, Swapped};
 use crate::format::netcdf::contents::{Broken, Contents};
 use crate::format::netcdf::element::Element;
 use crate::format::netcdf::header::{Header, Variable};
-use crate::format::netcdf::layout::{Place, Records, Runs};
+use crate::format::netcdf::layout::{Records, Runs, VariableLayout};
 use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};
 
 /// An open classic NetCDF file, whose variables are datasets.
@@ -67,16 +67,11 @@ use crate::format::netcdf::text::{Budget, Codes, Exceeded, NewCodes};
 /// ```
 #[derive(Debug)]
 pub struct NetcdfFile {
-    path: PathBuf,
+    listing: Listing,
     storage: Arc<Storage>,
-    access: Access,
     version: u8,
     attributes: BTreeMap<String, String>,
-    datasets: Vec<Dataset>,
-    /// The index of the first dataset of each name.
-    by_name: HashMap<String, usize>,
     arrays: Vec<Array>,
-    warnings: Vec<String>,
 }
 
 /// A variable of the file.
@@ -84,7 +79,7 @@ pub struct NetcdfFile {
 struct Array {
     metadata: DatasetMetadata,
     element: Element,
-    place: Place,
+    layout: VariableLayout,
     /// The codes of strings.
     codes: Option<Codes>,
 }
@@ -113,26 +108,23 @@ impl NetcdfFile {
     fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
         let header = Header::read(&storage)?;
         let Some(records) = Records::of(&header, storage.length()) else {
-            let place = ErrorLocation::file(path);
+            let location = ErrorLocation::file(path);
             let expected = "a size below 2^64 bytes";
             return Err(Error::malformed(
-                place,
+                location,
                 "record size",
                 "too large",
                 expected,
             ));
         };
-        let mut warnings = Vec::new();
-        let mut leave_out = |what| warnings.push(format!("{}: {what}", path.display()));
+        let mut listing = Listing::new(path, access);
+        let mut leave_out = |what| listing.warn([format!("{}: {what}", path.display())]);
+        let attributes = attributes::of_file(&header.attributes, &mut leave_out);
         let mut file = Self {
-            path: path.to_path_buf(),
-            access,
+            listing,
             version: header.version,
-            attributes: attributes::of_file(&header.attributes, &mut leave_out),
-            datasets: Vec::new(),
-            by_name: HashMap::new(),
+            attributes,
             arrays: Vec::new(),
-            warnings,
             storage,
         };
         let contents = Contents::new(&header, records);
@@ -143,17 +135,17 @@ impl NetcdfFile {
                 Ok(end_of_variable) => end = end_of_variable.max(end),
                 Err(error) => {
                     let warning = format!("{error}; the variable is left out");
-                    file.warnings.push(warning);
+                    file.listing.warn([warning]);
                 }
             }
         }
         let length = file.storage.length();
         if end > length {
-            file.warnings.push(format!(
+            file.listing.warn([format!(
                 "{}: the file has {length} bytes, but its variables end at byte {end}; the missing \
                  cells cannot be read",
                 path.display()
-            ));
+            )]);
         }
         Ok(file)
     }
@@ -166,13 +158,13 @@ impl NetcdfFile {
         budget: &mut Budget,
     ) -> Result<u64> {
         let malformed = |(field, found, expected): Broken| {
-            let place = ErrorLocation::dataset(&self.path, &variable.name);
-            Error::malformed(place, field, found, expected)
+            let location = ErrorLocation::dataset(self.listing.path(), &variable.name);
+            Error::malformed(location, field, found, expected)
         };
         let (shape, names, width) = contents.shape(variable).map_err(malformed)?;
         let is_unsigned = attributes::unsigned(&variable.attributes);
         let element = Element::of(variable.nc_type, is_unsigned, width);
-        let place = Place {
+        let layout = VariableLayout {
             begin: variable.begin,
             cell: element.stored_size(),
             record: contents
@@ -180,11 +172,11 @@ impl NetcdfFile {
                 .then_some(contents.records.size),
         };
         let dtype = element.dtype();
-        let chunk_shape = place.chunk_shape(&shape, dtype.size());
-        let number = self.datasets.len();
+        let chunk_shape = layout.chunk_shape(&shape, dtype.size());
+        let number = self.arrays.len();
         let dataset = Dataset::new(number, &variable.name, dtype, &shape, &chunk_shape);
-        dataset.check(&self.path)?;
-        let runs = all_cells(&dataset, place);
+        dataset.check(self.listing.path())?;
+        let runs = all_cells(&dataset, layout);
         let Some((runs, end)) = runs.and_then(|runs| Some((runs, runs.end()?))) else {
             let found = format!("{} for cells of shape {shape:?}", variable.begin);
             let expected = "an end below 2^64 bytes".to_string();
@@ -203,8 +195,8 @@ impl NetcdfFile {
         let mut warnings = Vec::new();
         let attrs =
             attributes::of_variable(&variable.attributes, element, default_fill, &mut |what| {
-                let place = ErrorLocation::dataset(&self.path, &variable.name);
-                warnings.push(format!("{place}: {what}"));
+                let location = ErrorLocation::dataset(self.listing.path(), &variable.name);
+                warnings.push(format!("{location}: {what}"));
             });
         let mut metadata = DatasetMetadata {
             attrs,
@@ -217,13 +209,12 @@ impl NetcdfFile {
             metadata.attrs.extend(attributes);
             codes = Some(of_variable);
         }
-        self.warnings.append(&mut warnings);
-        self.by_name.entry(variable.name.clone()).or_insert(number);
-        self.datasets.push(dataset);
+        self.listing.warn(warnings);
+        self.listing.push(dataset);
         self.arrays.push(Array {
             metadata,
             element,
-            place,
+            layout,
             codes,
         });
         Ok(if has_cells { end } else { 0 })
@@ -238,9 +229,9 @@ impl NetcdfFile {
         budget: &mut Budget,
     ) -> Result<(Codes, Vec<(String, String)>)> {
         let malformed = |exceeded: Exceeded| {
-            let place = ErrorLocation::dataset(&self.path, &variable.name);
+            let location = ErrorLocation::dataset(self.listing.path(), &variable.name);
             let Exceeded { field, found, most } = exceeded;
-            Error::malformed(place, field, found, format!("at most {most}"))
+            Error::malformed(location, field, found, format!("at most {most}"))
         };
         let encoding = Encoding::of(&variable.attributes);
         let mut codes = NewCodes::new(width, encoding).map_err(malformed)?;
@@ -258,24 +249,18 @@ impl NetcdfFile {
     }
 
     fn array(&self, dataset: &Dataset) -> Result<&Array> {
-        usize::try_from(dataset.id)
-            .ok()
-            .and_then(|number| self.arrays.get(number))
-            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+        self.listing.of(dataset, &self.arrays)
     }
 
     /// Returns the byte ranges of a chunk, checked against the length of the file.
     fn runs(&self, dataset: &Dataset, array: &Array, chunk: &[u64]) -> Result<Runs> {
-        if dataset.chunk_ordinal(chunk).is_none() || chunk.len() != dataset.shape.len() {
-            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name);
-            return Err(Error::invalid(&self.path, message));
-        }
-        let runs = array.place.runs(dataset, chunk);
+        self.listing.check_chunk(dataset, chunk)?;
+        let runs = array.layout.runs(dataset, chunk);
         let end = runs.and_then(|runs| runs.end()).unwrap_or(u64::MAX);
         match runs {
             Some(runs) if end <= self.storage.length() => Ok(runs),
             _ => Err(Error::malformed(
-                ErrorLocation::chunk(&self.path, &dataset.name, chunk),
+                ErrorLocation::chunk(self.listing.path(), &dataset.name, chunk),
                 "file length",
                 format!("{} bytes", self.storage.length()),
                 format!("at least {end} bytes, the end of this chunk"),
@@ -289,20 +274,8 @@ impl ArrayFile for NetcdfFile {
         "netcdf"
     }
 
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        &self.datasets
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.by_name.get(name).map(|number| &self.datasets[*number])
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
@@ -311,10 +284,6 @@ impl ArrayFile for NetcdfFile {
 
     fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
         group.is_empty().then_some(&self.attributes)
-    }
-
-    fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     fn attributes_describe_cells(&self) -> bool {
@@ -383,7 +352,7 @@ impl ArrayFile for NetcdfFile {
         let Some(bytes) = bytes else {
             return self.decode(dataset, chunk, context);
         };
-        let mut swapped = Swapped::new(&mut context.cells, self.array(dataset)?.place.cell);
+        let mut swapped = Swapped::new(&mut context.cells, self.array(dataset)?.layout.cell);
         swapped.push(bytes);
         swapped.finish();
         Ok(())
@@ -392,9 +361,9 @@ impl ArrayFile for NetcdfFile {
     fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
         let array = self.array(dataset)?;
         let runs = self.runs(dataset, array, chunk)?;
-        let location = || ErrorLocation::chunk(&self.path, &dataset.name, chunk);
+        let location = || ErrorLocation::chunk(self.listing.path(), &dataset.name, chunk);
         let DecodeContext { cells, stored, .. } = context;
-        let unit = array.place.cell;
+        let unit = array.layout.cell;
         let mut visit = |take: &mut dyn FnMut(&[u8]) -> Result<()>| {
             let visited = cells::visit(&self.storage, runs, unit, stored, take);
             visited.map_err(|error| error.at(&location()))
@@ -423,7 +392,7 @@ impl ArrayFile for NetcdfFile {
 }
 
 /// Returns the byte ranges of all cells of a dataset. Returns `None` if offsets overflow.
-fn all_cells(dataset: &Dataset, place: Place) -> Option<Runs> {
+fn all_cells(dataset: &Dataset, layout: VariableLayout) -> Option<Runs> {
     if dataset.shape.contains(&0) {
         return Some(Runs {
             start: 0,
@@ -436,5 +405,5 @@ fn all_cells(dataset: &Dataset, place: Place) -> Option<Runs> {
         chunk_shape: dataset.shape.clone(),
         ..dataset.clone()
     };
-    place.runs(&whole, &vec![0; dataset.shape.len()])
+    layout.runs(&whole, &vec![0; dataset.shape.len()])
 }

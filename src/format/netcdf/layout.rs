@@ -57,7 +57,7 @@ impl Records {
 
 /// The position of a variable's cells in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct VariableLayout {
     /// The offset of the first cell.
     pub begin: u64,
     /// The number of bytes of a cell in the file.
@@ -105,7 +105,7 @@ impl Runs {
     }
 }
 
-impl Place {
+impl VariableLayout {
     /// Returns the shape of chunks of about 4 MiB. Within a record, a chunk is contiguous.
     ///
     /// `size` is the number of bytes of a cell in memory.
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn chunks_are_runs_of_bytes() {
         let dataset = |shape: &[u64], chunk: &[u64]| Dataset::new(0, "v", Dtype::I16, shape, chunk);
-        let fixed = Place {
+        let fixed = VariableLayout {
             begin: 100,
             cell: 2,
             record: None,
@@ -215,19 +215,19 @@ mod tests {
         assert_eq!(fixed.runs(&box_of, &[1, 0, 0]), runs(148, 48, 1, 0));
         assert_eq!(fixed.runs(&box_of, &[2, 0, 0]), runs(196, 24, 1, 0));
         assert_eq!(fixed.runs(&dataset(&[], &[]), &[]), runs(100, 2, 1, 0));
-        let record = Place {
+        let record = VariableLayout {
             record: Some(1000),
             ..fixed
         };
         assert_eq!(record.runs(&box_of, &[1, 0, 0]), runs(2100, 24, 2, 1000));
         let rows = dataset(&[5, 4, 3], &[1, 2, 3]);
         assert_eq!(record.runs(&rows, &[4, 1, 0]), runs(4112, 12, 1, 1000));
-        let only = Place {
+        let only = VariableLayout {
             record: Some(24),
             ..fixed
         };
         assert_eq!(only.runs(&box_of, &[1, 0, 0]), runs(148, 48, 1, 0));
-        let far = Place {
+        let far = VariableLayout {
             begin: u64::MAX - 10,
             ..fixed
         };
@@ -236,19 +236,19 @@ mod tests {
 
     #[test]
     fn chunks_of_distant_records_have_at_least_some_records() {
-        let place = |record| Place {
+        let layout = |record| VariableLayout {
             begin: 0,
             cell: 8,
             record,
         };
-        let of = |record| place(record).chunk_shape(&[1_000_000], 8)[0];
+        let of = |record| layout(record).chunk_shape(&[1_000_000], 8)[0];
         assert_eq!(of(None), (4 << 20) / 8);
         assert_eq!(of(Some(128)), (32 << 20) / 128);
         assert_eq!(of(Some(1 << 30)), 1024);
         assert_eq!(
-            place(Some(1 << 22)).chunk_shape(&[9, 1000, 1000], 8),
+            layout(Some(1 << 22)).chunk_shape(&[9, 1000, 1000], 8),
             [1, 524, 1000]
         );
-        assert_eq!(place(None).chunk_shape(&[], 8), [] as [u64; 0]);
+        assert_eq!(layout(None).chunk_shape(&[], 8), [] as [u64; 0]);
     }
 }

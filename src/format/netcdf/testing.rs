@@ -141,7 +141,7 @@ impl NewFile<'_> {
             }
             self.attributes(&mut bytes, &variable.attributes);
             bytes.extend((variable.nc_type as u32 + 1).to_be_bytes());
-            let (place, length) = match self.has_records(variable) {
+            let (offset, length) = match self.has_records(variable) {
                 true => (
                     &mut next_slab,
                     variable.cells.len() / self.records.max(1) as usize,
@@ -150,10 +150,10 @@ impl NewFile<'_> {
             };
             self.count(&mut bytes, padded(length));
             match self.version {
-                1 => bytes.extend((*place as u32).to_be_bytes()),
-                _ => bytes.extend(place.to_be_bytes()),
+                1 => bytes.extend((*offset as u32).to_be_bytes()),
+                _ => bytes.extend(offset.to_be_bytes()),
             }
-            *place += padded(length);
+            *offset += padded(length);
         }
         bytes
     }

@@ -1,13 +1,13 @@
 //! An open `.npy` or `.npz` file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
     checked_product,
 };
 #[cfg(feature = "remote")]
@@ -68,14 +68,9 @@ const MISSING_TEXT: i64 = -1;
 /// ```
 #[derive(Debug)]
 pub struct NpyFile {
-    path: PathBuf,
+    listing: Listing,
     file: Arc<Storage>,
-    access: Access,
-    datasets: Vec<Dataset>,
-    /// The index of the first dataset of each name.
-    by_name: HashMap<String, usize>,
     arrays: Vec<Array>,
-    warnings: Vec<String>,
 }
 
 /// An array of the file.
@@ -122,13 +117,9 @@ impl NpyFile {
 
     fn read(path: &Path, storage: Arc<Storage>, access: Access) -> Result<Self> {
         let mut file = Self {
-            path: path.to_path_buf(),
+            listing: Listing::new(path, access),
             file: Arc::clone(&storage),
-            access,
-            datasets: Vec::new(),
-            by_name: HashMap::new(),
             arrays: Vec::new(),
-            warnings: Vec::new(),
         };
         if !members::is_archive(&storage)? {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -138,7 +129,9 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::InFile(storage))?;
             return Ok(file);
         }
-        let listed = members::list(&storage, MAX_MEMBERS, &mut file.warnings)?;
+        let mut warnings = Vec::new();
+        let listed = members::list(&storage, MAX_MEMBERS, &mut warnings)?;
+        file.listing.warn(warnings);
         for (member, start) in listed {
             let name = member.dataset.clone();
             let (offset, length) = (member.offset, member.length);
@@ -147,8 +140,8 @@ impl NpyFile {
                 true => (Source::Compressed(member, Mutex::new(None)), 0),
             };
             if let Err(error) = file.push(&name, &start, offset, length, source) {
-                file.warnings
-                    .push(format!("{error}; the array is left out"));
+                file.listing
+                    .warn([format!("{error}; the array is left out")]);
             }
         }
         Ok(file)
@@ -164,10 +157,10 @@ impl NpyFile {
         length: u64,
         source: Source,
     ) -> Result<()> {
-        let header = Header::parse(&self.path, name, start)?;
+        let header = Header::parse(self.listing.path(), name, start)?;
         let malformed = |field, found: String, expected: String| {
-            let place = ErrorLocation::dataset(&self.path, name);
-            Err(Error::malformed(place, field, found, expected))
+            let location = ErrorLocation::dataset(self.listing.path(), name);
+            Err(Error::malformed(location, field, found, expected))
         };
         let Some((element, size)) =
             Element::parse(&header.descr).and_then(|element| Some((element, element.size()?)))
@@ -226,11 +219,10 @@ impl NpyFile {
             self.read_texts(name, cells, size, &mut array)?;
         }
         let dtype = element.dtype();
-        let number = self.datasets.len();
-        self.by_name.entry(name.to_string()).or_insert(number);
+        let number = self.arrays.len();
         let chunk = chunk_shape(&header.shape, dtype.size(), header.fortran_order);
         let dataset = Dataset::new(number, name, dtype, &header.shape, &chunk);
-        self.datasets.push(dataset);
+        self.listing.push(dataset);
         self.arrays.push(array);
         Ok(())
     }
@@ -249,7 +241,7 @@ impl NpyFile {
                 .filter(|text| text.len() <= MAX_TEXT);
             let Some(text) = text else {
                 return Err(Error::malformed(
-                    ErrorLocation::dataset(&self.path, name),
+                    ErrorLocation::dataset(self.listing.path(), name),
                     "element",
                     format!("invalid at index {number}"),
                     format!("a string of valid characters, of at most {MAX_TEXT} bytes"),
@@ -264,10 +256,7 @@ impl NpyFile {
     }
 
     fn array(&self, dataset: &Dataset) -> Result<&Array> {
-        usize::try_from(dataset.id)
-            .ok()
-            .and_then(|number| self.arrays.get(number))
-            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+        self.listing.of(dataset, &self.arrays)
     }
 
     fn storage_of(&self, array: &Array) -> Result<Arc<Storage>> {
@@ -308,28 +297,12 @@ impl ArrayFile for NpyFile {
         "npy"
     }
 
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        &self.datasets
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.by_name.get(name).map(|number| &self.datasets[*number])
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         self.array(dataset).ok().map(|array| &array.metadata)
-    }
-
-    fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     fn has_chunks(&self, _dataset: &Dataset) -> bool {
@@ -338,10 +311,7 @@ impl ArrayFile for NpyFile {
 
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
         let array = self.array(dataset)?;
-        if dataset.chunk_ordinal(chunk).is_none() || chunk.len() != dataset.shape.len() {
-            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name);
-            return Err(Error::invalid(&self.path, message));
-        }
+        self.listing.check_chunk(dataset, chunk)?;
         let elements = Self::elements(dataset, array, chunk);
         let count = elements.end - elements.start;
         let stored_bytes = count * array.element.size().unwrap_or(0);
@@ -404,8 +374,13 @@ impl ArrayFile for NpyFile {
         }
         let range = Self::bytes_of(dataset, array, chunk);
         let bytes = self.storage_of(array)?.read_range(Access::Pread, range);
-        let bytes = bytes
-            .map_err(|error| error.at(&ErrorLocation::chunk(&self.path, dataset.name(), chunk)))?;
+        let bytes = bytes.map_err(|error| {
+            error.at(&ErrorLocation::chunk(
+                self.listing.path(),
+                dataset.name(),
+                chunk,
+            ))
+        })?;
         self.decode_elements(dataset, chunk, &bytes, &mut context.cells)
     }
 }

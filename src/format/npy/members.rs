@@ -79,8 +79,8 @@ pub(super) fn list(
         match member(storage, &mut archive, index, dataset) {
             Ok(member) => members.push(member),
             Err(error) => {
-                let place = ErrorLocation::dataset(path, dataset);
-                warnings.push(format!("{}; the array is left out", error.at(&place)));
+                let location = ErrorLocation::dataset(path, dataset);
+                warnings.push(format!("{}; the array is left out", error.at(&location)));
             }
         }
     }
@@ -102,11 +102,13 @@ fn member(
     dataset: &str,
 ) -> Result<(Member, Vec<u8>)> {
     let path = storage.path();
-    let place = || ErrorLocation::dataset(path, dataset);
-    let member = archive.by_index(index).map_err(unreadable(path, place()))?;
-    member.name().map_err(unreadable(path, place()))?;
+    let location = || ErrorLocation::dataset(path, dataset);
+    let member = archive
+        .by_index(index)
+        .map_err(unreadable(path, location()))?;
+    member.name().map_err(unreadable(path, location()))?;
     let malformed =
-        |field, found: String, expected| Err(Error::malformed(place(), field, found, expected));
+        |field, found: String, expected| Err(Error::malformed(location(), field, found, expected));
     let is_compressed = member.compression() != CompressionMethod::Stored;
     let (length, stored) = (member.size(), member.compressed_size());
     let offset = member.data_start().unwrap_or(u64::MAX);
@@ -158,10 +160,10 @@ impl Member {
             .tempfile()
             .map_err(Error::io(path, "create a temporary file to decompress"))?;
         let mut archive = open(storage)?;
-        let place = ErrorLocation::dataset(path, &self.dataset);
+        let location = ErrorLocation::dataset(path, &self.dataset);
         let member = archive
             .by_index(self.index)
-            .map_err(unreadable(path, place))?;
+            .map_err(unreadable(path, location))?;
         let copied = io::copy(&mut member.take(self.length + 1), &mut temporary)
             .and_then(|length| temporary.flush().map(|()| length));
         let length = copied.map_err(Error::io(path, "decompress"))?;
@@ -225,11 +227,11 @@ impl Seek for StorageReader {
     }
 }
 
-fn unreadable(path: &Path, place: ErrorLocation) -> impl FnOnce(ZipError) -> Error {
+fn unreadable(path: &Path, location: ErrorLocation) -> impl FnOnce(ZipError) -> Error {
     move |error| match error {
         ZipError::Io(error) => Error::io(path, "read the archive of")(error),
         other => Error::malformed(
-            place,
+            location,
             "archive",
             format!("unreadable ({other})"),
             "a ZIP archive of .npy files, stored or deflated",
@@ -262,8 +264,8 @@ mod tests {
         archive(&path, &["first.npy", "second.npy", "third.npy"]);
         let mut bytes = std::fs::read(&path).unwrap();
         // The signature before the second member.
-        let place = bytes[1..].windows(4).position(|four| four == MAGICS[0]);
-        bytes[place.unwrap() + 1] = b'X';
+        let offset = bytes[1..].windows(4).position(|four| four == MAGICS[0]);
+        bytes[offset.unwrap() + 1] = b'X';
         std::fs::write(&path, bytes).unwrap();
         let mut warnings = Vec::new();
         let storage = Arc::new(Storage::open(&path).unwrap());

@@ -99,13 +99,13 @@ impl Collection {
         let length = std::fs::metadata(path)
             .map_err(Error::io(path, "open"))?
             .len();
-        let place = || ErrorLocation::part(path, "manifest");
+        let location = || ErrorLocation::part(path, "manifest");
         if length > MAX_MANIFEST_BYTES {
             let expected = format!("at most {MAX_MANIFEST_BYTES}");
-            return Err(Fault::new("length in bytes", length, expected).at(place()));
+            return Err(Fault::new("length in bytes", length, expected).at(location()));
         }
         let bytes = std::fs::read(path).map_err(Error::io(path, "read"))?;
-        let log = parse(&bytes).map_err(|fault| fault.at(place()))?;
+        let log = parse(&bytes).map_err(|fault| fault.at(location()))?;
         Ok(Self {
             path: path.to_path_buf(),
             log,

@@ -43,6 +43,7 @@ impl RangeBuffer {
         if range.end > storage.length() {
             return Err(outside());
         }
+        #[cfg(feature = "remote")]
         storage.check_region(length)?;
         match storage.usable(access) {
             Access::Mmap => {

@@ -1,13 +1,12 @@
 //! [`TetFile`]: an open `.tet` file with its dataset directory, chunk index and footer.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::array::{
-    ArrayFile, ChunkStatistics, Dataset, DatasetMetadata, FileMetadata, HistoryRow, MemoryBudget,
-    Payload, StoredChunk, ValueIndex,
+    ArrayFile, ChunkStatistics, Dataset, DatasetMetadata, FileMetadata, HistoryRow, Listing,
+    MemoryBudget, Payload, StoredChunk, ValueIndex,
 };
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
@@ -56,20 +55,15 @@ pub struct OpenOptions {
 /// ```
 #[derive(Debug)]
 pub struct TetFile {
-    /// The path as given to [`TetFile::open`].
-    path: PathBuf,
+    listing: Listing,
     package: Option<Package>,
     storage: Arc<Storage>,
     options: OpenOptions,
-    datasets: Vec<Dataset>,
-    /// The index in `datasets` of the first dataset with each name.
-    by_name: HashMap<String, usize>,
     index: ChunkIndex,
     footer: Footer,
     /// The file offset at which the superblock and the chunk index end.
     head_end: u64,
     payload_end: u64,
-    warnings: Vec<String>,
     zone_maps: Lazy<ZoneMaps>,
     value_postings: Lazy<ValuePostings>,
 }
@@ -132,32 +126,28 @@ impl TetFile {
             let index = ChunkIndex::read(&storage, access, &superblock, &datasets, index_offset)?;
             (datasets, index)
         };
-        let mut by_name = HashMap::with_capacity(datasets.len());
-        let mut warnings = Vec::new();
-        for (position, dataset) in datasets.iter().enumerate() {
-            let first = *by_name.entry(dataset.name.clone()).or_insert(position);
-            if first != position {
-                warnings.push(format!(
-                    "{}: datasets {first} and {position} are both called {:?}; the first one is used",
+        let mut listing = Listing::new(path, access);
+        for (number, dataset) in datasets.into_iter().enumerate() {
+            let (name, checked) = (dataset.name.clone(), dataset.check(storage.path()));
+            let first = listing.push(dataset);
+            if first != number {
+                listing.warn([format!(
+                    "{}: datasets {first} and {number} are both called {name:?}; the first one is used",
                     storage.path().display(),
-                    dataset.name
-                ));
-            } else if let Err(error) = dataset.check(storage.path()) {
-                warnings.push(format!("{error}; the dataset is left out"));
+                )]);
+            } else if let Err(error) = checked {
+                listing.warn([format!("{error}; the dataset is left out")]);
             }
         }
         Ok(Self {
-            path: path.to_path_buf(),
+            listing,
             package,
             storage: Arc::new(storage),
             options,
-            datasets,
-            by_name,
             index,
             footer,
             head_end,
             payload_end,
-            warnings,
             zone_maps: Lazy::default(),
             value_postings: Lazy::default(),
         })
@@ -165,7 +155,7 @@ impl TetFile {
 
     /// The path as given to [`Self::open`]; for a package, the path of its directory.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.listing.path()
     }
 
     /// The number of the opened generation, if this is a package.
@@ -186,14 +176,12 @@ impl TetFile {
     /// All datasets in directory order, including those with a repeated name and those that cannot
     /// be read (see [`Dataset::check`]).
     pub fn datasets(&self) -> &[Dataset] {
-        &self.datasets
+        self.listing.datasets()
     }
 
     /// Returns the dataset with exactly this name; if the name is repeated, the first one.
     pub fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.by_name
-            .get(name)
-            .map(|position| &self.datasets[*position])
+        self.listing.dataset(name)
     }
 
     /// Returns the footer's metadata of a dataset, if there is any.
@@ -218,7 +206,7 @@ impl TetFile {
 
     /// Problems that did not prevent opening: repeated names, and datasets that cannot be read.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.listing.warnings()
     }
 
     /// Returns the index row of one chunk, after checking its codec, lengths and bounds.
@@ -231,7 +219,7 @@ impl TetFile {
         self.index.row(
             &self.storage,
             access,
-            &self.datasets,
+            self.listing.datasets(),
             dataset,
             chunk,
             self.payload_end,
@@ -307,28 +295,12 @@ impl ArrayFile for TetFile {
         "tet"
     }
 
-    fn path(&self) -> &Path {
-        self.path()
-    }
-
-    fn access(&self) -> Access {
-        self.options.access
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        self.datasets()
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.dataset(name)
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         self.metadata(dataset)
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.warnings()
     }
 
     fn layout_version(&self) -> Option<u32> {

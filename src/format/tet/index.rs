@@ -27,6 +27,7 @@ pub(crate) const INDEX_VERSION: u32 = 1;
 /// 4 bytes (RFC 8878, section 3.1.1.2).
 const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
 /// Maximum number of bytes of an index that is read from a store at once.
+#[cfg(feature = "remote")]
 const MAX_PREFETCHED_BYTES: u64 = 4 << 20;
 /// Number of rows read at a time when the whole index is read.
 const ROWS_PER_READ: u64 = 4096;
@@ -247,10 +248,8 @@ impl ChunkIndex {
             return Err(missing());
         }
         let ordinal = dataset.chunk_ordinal(chunk).ok_or_else(missing)?;
-        let bytes = self.row_count * ROW_BYTES;
-        if bytes <= MAX_PREFETCHED_BYTES {
-            storage.prefetch(self.rows_offset..self.rows_offset + bytes)?;
-        }
+        #[cfg(feature = "remote")]
+        self.prefetch_rows(storage)?;
         let row = match self.row_by_arithmetic(storage, access, dataset, chunk, ordinal)? {
             Some(row) => row,
             None => self
@@ -263,6 +262,16 @@ impl ChunkIndex {
             payload_end,
             &location,
         )
+    }
+
+    /// Reads the rows of a small index behind a URL at once.
+    #[cfg(feature = "remote")]
+    fn prefetch_rows(&self, storage: &Storage) -> Result<()> {
+        let bytes = self.row_count * ROW_BYTES;
+        match bytes <= MAX_PREFETCHED_BYTES {
+            true => storage.prefetch(self.rows_offset..self.rows_offset + bytes),
+            false => Ok(()),
+        }
     }
 
     fn row_by_arithmetic(

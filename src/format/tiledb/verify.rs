@@ -149,9 +149,9 @@ fn check_field(
                 .is_none_or(|written| written.contains(*cell))
         });
         for problem in check_summary(field, &buffers, cells, summary) {
-            let place = fragment.directory().display();
+            let path = fragment.directory().display();
             let name = &field.name;
-            found.add(format!("{place}: field {name:?}, tile {tile}: {problem}"));
+            found.add(format!("{path}: field {name:?}, tile {tile}: {problem}"));
         }
     }
     found.bytes += reader.bytes_read();

@@ -27,19 +27,19 @@ impl ChunkLocation {
     ///
     /// # Errors
     /// Fails if the bytes are more than 2 GiB, or cannot be read.
-    pub fn read(&self, place: impl Fn() -> ErrorLocation, bytes: &mut Vec<u8>) -> Result<()> {
+    pub fn read(&self, location: impl Fn() -> ErrorLocation, bytes: &mut Vec<u8>) -> Result<()> {
         if self.length > MAX_CHUNK_BYTES {
             let found = format!("{} bytes", self.length);
             return Err(Error::malformed(
-                place(),
+                location(),
                 "stored chunk",
                 found,
                 format!("at most {MAX_CHUNK_BYTES} bytes"),
             ));
         }
         let io = |action| {
-            let place = place();
-            move |error| Error::io(&self.path, action)(error).at(&place)
+            let location = location();
+            move |error| Error::io(&self.path, action)(error).at(&location)
         };
         let mut file = handles::open(&self.path, &SHARED).map_err(io("open"))?;
         if self.offset > 0 {
@@ -51,7 +51,7 @@ impl ChunkLocation {
         bytes.resize(self.length as usize, 0);
         match file.read_exact(bytes) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::malformed(
-                place(),
+                location(),
                 "stored chunk",
                 format!("fewer than {} bytes", self.length),
                 format!("{} bytes, its length when it was located", self.length),

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorLocation, Result};
 #[cfg(feature = "remote")]
 use crate::format::array::LocatedChunk;
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
 };
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
@@ -27,9 +27,8 @@ const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 /// memory-mapped. All other chunks are read into memory.
 #[derive(Debug)]
 pub struct ZarrFile {
+    listing: Listing,
     folder: ZarrHierarchy,
-    access: Access,
-    datasets: Vec<Dataset>,
 }
 
 impl ZarrFile {
@@ -54,16 +53,14 @@ impl ZarrFile {
     }
 
     fn new(folder: ZarrHierarchy, access: Access) -> Self {
-        let arrays = folder.arrays().iter().enumerate();
-        let datasets = arrays.map(|(number, array)| {
+        let mut listing = Listing::new(folder.path(), access);
+        for (number, array) in folder.arrays().iter().enumerate() {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
-            Dataset::new(number, array.name(), array.dtype(), shape, chunk_shape)
-        });
-        Self {
-            datasets: datasets.collect(),
-            folder,
-            access,
+            let dataset = Dataset::new(number, array.name(), array.dtype(), shape, chunk_shape);
+            listing.push(dataset);
         }
+        listing.warn(folder.warnings().iter().cloned());
+        Self { listing, folder }
     }
 
     /// Returns the size of a chunk's cells in bytes, which must not be too large.
@@ -84,8 +81,8 @@ impl ZarrFile {
     fn number(&self, dataset: &Dataset) -> Result<usize> {
         usize::try_from(dataset.id)
             .ok()
-            .filter(|number| *number < self.datasets.len())
-            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+            .filter(|number| *number < self.folder.arrays().len())
+            .ok_or_else(|| self.listing.no_such_dataset(&dataset.name))
     }
 }
 
@@ -94,33 +91,13 @@ impl ArrayFile for ZarrFile {
         "zarr"
     }
 
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn access(&self) -> Access {
-        self.access
-    }
-
-    fn datasets(&self) -> &[Dataset] {
-        &self.datasets
-    }
-
-    fn dataset(&self, name: &str) -> Option<&Dataset> {
-        // The datasets are sorted by name.
-        let found = self
-            .datasets
-            .binary_search_by(|dataset| dataset.name.as_str().cmp(name));
-        found.ok().map(|number| &self.datasets[number])
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         let number = self.number(dataset).ok()?;
         Some(self.folder.arrays()[number].metadata())
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.folder.warnings()
     }
 
     fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {

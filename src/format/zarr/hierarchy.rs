@@ -141,9 +141,9 @@ impl ZarrHierarchy {
         let (description, metadata) = match described {
             Ok(described) => described,
             Err(found) if is_root => {
-                let place = ErrorLocation::dataset(self.path(), &name);
+                let location = ErrorLocation::dataset(self.path(), &name);
                 return Err(Error::malformed(
-                    place,
+                    location,
                     "metadata",
                     format!("unusable ({found})"),
                     "valid metadata of an array",
@@ -321,8 +321,8 @@ impl ZarrHierarchy {
             PlainChunk::Raw if Some(stored.length) != described.chunk_bytes() => return Ok(None),
             PlainChunk::Raw => Payload::Raw(stored.offset),
         };
-        let place = || ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
-        let storage = files.map(&stored).map_err(|error| error.at(&place()))?;
+        let location = || ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
+        let storage = files.map(&stored).map_err(|error| error.at(&location()))?;
         // Checked after the file is opened, since it may belong to a hierarchy that replaced this
         // one.
         files.check_unchanged(array)?;
@@ -398,11 +398,11 @@ impl ZarrHierarchy {
     ) -> Result<bool> {
         let found = &self.arrays[array];
         let described = &found.description;
-        let place = || ErrorLocation::chunk(self.path(), &found.name, chunk);
+        let location = || ErrorLocation::chunk(self.path(), &found.name, chunk);
         let bytes = text_bytes.or_else(|| described.chunk_bytes());
         if bytes.is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
             return Err(Error::malformed(
-                place(),
+                location(),
                 "chunk shape",
                 format!(
                     "{:?} cells of type {}",
@@ -416,7 +416,7 @@ impl ZarrHierarchy {
                 let Some(stored) = files.locate(array, found, chunk)? else {
                     return Ok(false);
                 };
-                stored.read(place, &mut context.stored)?;
+                stored.read(location, &mut context.stored)?;
             }
             #[cfg(feature = "remote")]
             Files::Remote(files) => {
@@ -453,8 +453,13 @@ impl ZarrHierarchy {
         };
         chain.decode(context, &cells).map_err(|found| {
             let expected = format!("a chunk encoded with the codecs ({})", described.codecs);
-            let place = ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
-            Error::malformed(place, "chunk", format!("undecodable ({found})"), expected)
+            let location = ErrorLocation::chunk(self.path(), &self.arrays[array].name, chunk);
+            Error::malformed(
+                location,
+                "chunk",
+                format!("undecodable ({found})"),
+                expected,
+            )
         })
     }
 

@@ -99,20 +99,20 @@ impl LocalFiles {
                 file: Identity::of(&metadata),
             }));
         };
-        let place = described.shard_of(chunk);
-        let Some((path, metadata)) = self.root.find(&self.file(number, array, &place.shard))?
+        let stored = described.shard_of(chunk);
+        let Some((path, metadata)) = self.root.find(&self.file(number, array, &stored.shard))?
         else {
             return Ok(None);
         };
         let length = metadata.len();
         let identity = Identity::of(&metadata);
         let broken = |found: String| {
-            let place = ErrorLocation::chunk(self.root.path(), &array.name, chunk);
-            broken_index(place, &found)
+            let location = ErrorLocation::chunk(self.root.path(), &array.name, chunk);
+            broken_index(location, &found)
         };
-        let key = (number, place.shard);
-        let index = self.index(array, key, shards, &place.grid, &path, identity.clone())?;
-        let range = index.range(place.ordinal, length).map_err(broken)?;
+        let key = (number, stored.shard);
+        let index = self.index(array, key, shards, &stored.grid, &path, identity.clone())?;
+        let range = index.range(stored.ordinal, length).map_err(broken)?;
         Ok(range.map(|(offset, size)| ChunkLocation {
             path,
             file: identity,
@@ -137,8 +137,8 @@ impl LocalFiles {
         {
             return Ok(Arc::clone(index));
         }
-        let place = || ErrorLocation::dataset(path, &array.name);
-        let broken = |found: String| broken_index(place(), &found);
+        let location = || ErrorLocation::dataset(path, &array.name);
+        let broken = |found: String| broken_index(location(), &found);
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
         let stored = ChunkLocation {
             path: path.to_path_buf(),
@@ -147,7 +147,7 @@ impl LocalFiles {
             length: size,
         };
         let mut bytes = Vec::new();
-        stored.read(place, &mut bytes)?;
+        stored.read(location, &mut bytes)?;
         let index = Arc::new(shards.index(bytes).map_err(broken)?);
         let mut indexes = lock();
         if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
@@ -167,7 +167,12 @@ impl LocalFiles {
 }
 
 /// The error for an unusable index of a shard.
-pub(super) fn broken_index(place: ErrorLocation, found: &str) -> Error {
+pub(super) fn broken_index(location: ErrorLocation, found: &str) -> Error {
     let expected = "the offset and length of each chunk";
-    Error::malformed(place, "shard index", format!("broken ({found})"), expected)
+    Error::malformed(
+        location,
+        "shard index",
+        format!("broken ({found})"),
+        expected,
+    )
 }

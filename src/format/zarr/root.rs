@@ -46,9 +46,14 @@ impl Root {
         let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
         let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
         if !metadata.is_dir() {
-            let place = ErrorLocation::file(path);
+            let location = ErrorLocation::file(path);
             let expected = "a Zarr hierarchy";
-            return Err(Error::malformed(place, "path", "not a directory", expected));
+            return Err(Error::malformed(
+                location,
+                "path",
+                "not a directory",
+                expected,
+            ));
         }
         let held = File::open(&absolute).ok();
         let metadata = match &held {
@@ -170,6 +175,6 @@ impl Root {
 }
 
 fn no_file(path: &Path, field: &'static str, expected: &str) -> Error {
-    let place = ErrorLocation::file(path);
-    Error::malformed(place, field, "not a file", expected)
+    let location = ErrorLocation::file(path);
+    Error::malformed(location, field, "not a file", expected)
 }

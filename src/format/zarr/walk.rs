@@ -337,8 +337,13 @@ pub(super) fn consolidated(
     warnings: &mut Vec<String>,
 ) -> Result<(Vec<(String, Documents)>, GroupAttributes)> {
     let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
-        let place = ErrorLocation::file(path);
-        return Err(Error::malformed(place, "metadata", "absent", "an object"));
+        let location = ErrorLocation::file(path);
+        return Err(Error::malformed(
+            location,
+            "metadata",
+            "absent",
+            "an object",
+        ));
     };
     let mut documents: BTreeMap<String, Value> = documents.into_iter().collect();
     let names = documents.keys();

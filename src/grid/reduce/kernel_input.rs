@@ -140,8 +140,8 @@ impl Bases<'_> {
 
     /// Returns the next base of a stream and advances the stream.
     #[inline(always)]
-    fn step(&mut self, place: usize) -> Base {
-        let (outer, inner) = &mut self.places[place];
+    fn step(&mut self, stream: usize) -> Base {
+        let (outer, inner) = &mut self.places[stream];
         let (ahead, behind) = (self.outer[*outer], self.inner[*inner]);
         *inner += 1;
         if *inner == self.inner.len() {
@@ -161,10 +161,10 @@ pub fn prefetch<B>(cells: &[B], ahead: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..size_of_val(cells)).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let place = cells.as_ptr().cast::<i8>().wrapping_add(ahead + line);
+        let address = cells.as_ptr().cast::<i8>().wrapping_add(ahead + line);
         // SAFETY: a prefetch is a hint that neither reads memory nor faults, wherever it points.
         // Every x86_64 processor supports the instruction.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (cells, ahead);

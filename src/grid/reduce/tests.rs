@@ -129,12 +129,12 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         .collect();
 
     let mut expected = vec![Expected::default(); groups];
-    for (number, place) in (0..cells).map(|cell| {
+    for (number, cell_indices) in (0..cells).map(|cell| {
         let [_, b, c] = shape;
         (cell, [cell / (b * c), cell / c % b, cell % c])
     }) {
         let mut group = Some(0);
-        for (axis, position) in axes.iter().zip(place) {
+        for (axis, position) in axes.iter().zip(cell_indices) {
             group = group.filter(|_| axis.selected.contains(position as u64));
             if let (Some(group), Some(terms)) = (&mut group, &axis.terms) {
                 *group += terms[axis.selected.rank(position as u64) as usize];

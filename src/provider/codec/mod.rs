@@ -48,7 +48,8 @@ use crate::provider::functions::times::interval_length::IntervalLength;
 use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
-use crate::provider::rules::list_slices::list_slices;
+use crate::provider::rules::batch_slices::{Slicing, batch_slices};
+use crate::provider::rules::headroom::with_headroom;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
@@ -176,7 +177,10 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
-            (Operator::ListSlices { lists }, [input]) => Ok(list_slices(Arc::clone(input), lists)),
+            (Operator::Headroom {}, [input]) => Ok(with_headroom(Arc::clone(input))),
+            (Operator::BatchSlices(slicing), [input]) => {
+                Ok(batch_slices(Arc::clone(input), slicing))
+            }
             (operator, inputs) => plan_err!(
                 "an encoded operator has an unexpected number of inputs, {}: {operator:?}",
                 inputs.len()
@@ -237,9 +241,8 @@ pub(in crate::provider) enum Operator {
         restarts: bool,
     },
     JoinAggregate {},
-    ListSlices {
-        lists: Vec<usize>,
-    },
+    BatchSlices(Slicing),
+    Headroom {},
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,

@@ -252,7 +252,7 @@ impl AxisBuilder {
         }
         let mut is_placed = vec![false; self.distinct.len()];
         let mut codes = Vec::with_capacity(self.distinct.len());
-        let mut place = |code: u32| {
+        let mut visit = |code: u32| {
             if !std::mem::replace(&mut is_placed[code as usize], true) {
                 codes.push(code);
             }
@@ -267,9 +267,9 @@ impl AxisBuilder {
                 .converter
                 .convert_columns(&[self.coordinates(values)?])?;
             let known = rows.iter().filter_map(|row| self.codes.get(row.as_ref()));
-            known.for_each(|code| place(*code));
+            known.for_each(|code| visit(*code));
         }
-        sorted.into_iter().for_each(place);
+        sorted.into_iter().for_each(visit);
         Ok(codes)
     }
 }

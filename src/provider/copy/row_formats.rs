@@ -213,13 +213,13 @@ impl FileFormat for RowFormat {
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let format = self.writer(&input, &conf);
-        let Some(place) = CopyPaths::of(&conf)? else {
+        let Some(paths) = CopyPaths::of(&conf)? else {
             return format
                 .create_writer_physical_plan(input, state, conf, order_requirements)
                 .await;
         };
         let conf = FileSinkConfig {
-            table_paths: vec![place.url()?],
+            table_paths: vec![paths.url()?],
             ..conf
         };
         let writer = format.create_writer_physical_plan(
@@ -230,7 +230,7 @@ impl FileFormat for RowFormat {
         );
         let sink = RowSink {
             writer: writer.await?,
-            place,
+            paths,
         };
         sink.inner()?;
         let sink = Arc::new(sink);
@@ -359,7 +359,7 @@ fn move_directory(written: &Path, target: &Path) -> Result<(), Error> {
 struct RowSink {
     /// DataFusion's operator, whose sink writes into the temporary directory.
     writer: Arc<dyn ExecutionPlan>,
-    place: CopyPaths,
+    paths: CopyPaths,
 }
 
 impl RowSink {
@@ -374,7 +374,7 @@ impl RowSink {
 impl Debug for RowSink {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowSink")
-            .field("place", &self.place)
+            .field("paths", &self.paths)
             .finish_non_exhaustive()
     }
 }
@@ -407,11 +407,11 @@ impl DataSink for RowSink {
         data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let target = &self.place.target;
+        let target = &self.paths.target;
         let folder =
-            TemporaryDirectoryGuard(Some(target::create_directory(&self.place.folder, target)?));
+            TemporaryDirectoryGuard(Some(target::create_directory(&self.paths.folder, target)?));
         let rows = self.inner()?.write_all(data, context).await?;
-        self.place.put()?;
+        self.paths.put()?;
         folder.remove();
         Ok(rows)
     }

@@ -159,8 +159,8 @@ impl HistogramAccumulator {
             return None;
         }
         let last = self.bins - 1;
-        let place = (value - self.low) / (self.high - self.low) * self.bins as f64;
-        let mut bin = (place as usize).min(last);
+        let offset = (value - self.low) / (self.high - self.low) * self.bins as f64;
+        let mut bin = (offset as usize).min(last);
         // The quotient may be off by a rounding error, so compare with the edges of the bin.
         if value < self.edge(bin) {
             bin = bin.saturating_sub(1);
@@ -188,12 +188,12 @@ impl HistogramAccumulator {
         }
         let dense = std::mem::take(&mut self.dense);
         self.sparse = Some(HashMap::new());
-        for (place, count) in dense
+        for (index, count) in dense
             .into_iter()
             .enumerate()
             .filter(|(_, count)| *count > 0)
         {
-            self.add(place / self.bins, place % self.bins, count);
+            self.add(index / self.bins, index % self.bins, count);
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl HistogramAccumulator {
                 let first = first.filter(|(_, count)| *count > 0);
                 let bins = self.bins;
                 first
-                    .map(|(place, count)| (key(place / bins, place % bins), count))
+                    .map(|(index, count)| (key(index / bins, index % bins), count))
                     .collect()
             }
             Some(sparse) => {

@@ -238,8 +238,8 @@ where
 /// Returns the quantile of the values, or `None` if there are none. Reorders the values.
 fn quantile<N: Copy + Into<f64>>(values: &mut [N], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
-    let place = fraction * last as f64;
-    let (index, weight) = (place.floor() as usize, place.fract());
+    let position = fraction * last as f64;
+    let (index, weight) = (position.floor() as usize, position.fract());
     let order = |one: &N, other: &N| (*one).into().total_cmp(&(*other).into());
     let (_, lower, above) = values.select_nth_unstable_by(index.min(last), order);
     let lower: f64 = (*lower).into();
@@ -343,12 +343,12 @@ where
         };
         for gone in columns[0].as_primitive::<T>().iter().flatten() {
             let gone: f64 = gone.into();
-            let place = values.iter().position(|value| {
+            let index = values.iter().position(|value| {
                 let value: f64 = (*value).into();
                 value.total_cmp(&gone).is_eq()
             });
-            if let Some(place) = place {
-                values.swap_remove(place);
+            if let Some(index) = index {
+                values.swap_remove(index);
             }
         }
         Ok(())

@@ -4,17 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinSide, JoinType, Result, internal_err};
+use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
-use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::ArraySettings;
@@ -23,6 +21,7 @@ use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
 use crate::provider::plans::conjunction::conjunction_opt;
+use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
@@ -56,20 +55,15 @@ impl PhysicalOptimizerRule for ZipJoins {
             return Ok(plan);
         }
         // Work from the leaves up, so that the result of one join can be joined again.
-        let replaced = plan.transform_up(|plan| {
-            let replaced = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-                zip(join, config)?
+        replace_operators(plan, |plan| {
+            if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+                zip(join, config)
             } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-                narrow(projection, &plan, config)?
+                narrow(projection, plan, config)
             } else {
-                None
-            };
-            Ok(match replaced {
-                Some(replaced) => Transformed::yes(replaced),
-                None => Transformed::no(plan),
-            })
-        })?;
-        Ok(replaced.data)
+                Ok(None)
+            }
+        })
     }
 
     fn name(&self) -> &str {
@@ -261,33 +255,8 @@ fn narrow(
 
 /// Returns the plan that computes rows from a scan, with the column names of `schema`.
 fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
-    if schema.fields().len() != rows.columns.len() {
-        return internal_err!(
-            "the plan computes {} columns, which do not fit the schema {schema}",
-            rows.columns.len()
-        );
-    }
-    let table = Arc::clone(rows.node.source().schema());
     let read = rows.node.plan().projection.clone();
-    let of_read = |expr: &Arc<dyn PhysicalExpr>| {
-        replace_columns(expr, &|number| {
-            let place = read.binary_search(&number).ok()?;
-            Some(Arc::new(Column::new(table.field(number).name(), place)))
-        })
-    };
-    let names = schema.fields().iter().map(|field| field.name().clone());
-    let output = rows.columns.iter().zip(names).map(|(expr, alias)| {
-        let expr = of_read(expr)?;
-        Ok(ProjectionExpr { expr, alias })
-    });
-    let output = output.collect::<Result<Vec<_>>>()?;
-    let mut node: Arc<dyn ExecutionPlan> = rows.node.into_exec();
-    if let Some(predicate) = conjunction_opt(rows.conjuncts) {
-        node = Arc::new(FilterExec::try_new(of_read(&predicate)?, node)?);
-    }
-    // `schema` carries the attributes of the output columns as metadata.
-    let output = ProjectionExec::try_new_with_schema_metadata(output, node, schema)?;
-    Ok(Arc::new(output))
+    rows.over_narrowed(rows.node.clone().into_exec(), &read, schema)
 }
 
 /// Returns `true` if the join keys are the dimensions of both sides, each paired with its

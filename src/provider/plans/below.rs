@@ -91,38 +91,6 @@ impl InlinedInput<Arc<dyn ExecutionPlan>> {
     }
 }
 
-impl InlinedInput<Arc<dyn ExecutionPlan>> {
-    /// Applies the filters and the projection to `narrowed`, a copy of the node that keeps only the
-    /// columns `used`, which are sorted. `schema` is the schema of the result.
-    pub fn over_narrowed(
-        &self,
-        mut narrowed: Arc<dyn ExecutionPlan>,
-        used: &[usize],
-        schema: &SchemaRef,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let fields = narrowed.schema();
-        let moved = |expr: &Arc<dyn PhysicalExpr>| {
-            replace_columns(expr, &|number| {
-                let place = used.binary_search(&number).ok()?;
-                Some(Arc::new(Column::new(fields.field(place).name(), place)))
-            })
-        };
-        let conjuncts = self.conjuncts.iter().map(moved);
-        if let Some(predicate) = conjunction_opt(conjuncts.collect::<Result<Vec<_>>>()?) {
-            narrowed = Arc::new(FilterExec::try_new(predicate, narrowed)?);
-        }
-        let output = self.columns.iter().zip(schema.fields());
-        let output = output.map(|(expr, field)| {
-            let alias = field.name().clone();
-            let expr = moved(expr)?;
-            Ok(ProjectionExpr { expr, alias })
-        });
-        let output = output.collect::<Result<Vec<_>>>()?;
-        let plan = ProjectionExec::try_new_with_schema_metadata(output, narrowed, schema)?;
-        Ok(Arc::new(plan))
-    }
-}
-
 impl InlinedInput<ArrayScan> {
     /// Descends through filters, projections and exchanges to a scan, and expresses the rows in the
     /// columns of the scan's table. `None` if there is any other node in between, or a limit.
@@ -167,6 +135,43 @@ impl InlinedInput<ArrayScan> {
 }
 
 impl<N> InlinedInput<N> {
+    /// Applies the filters and the projection to `narrowed`, a copy of the node that keeps only the
+    /// columns `used`, which are sorted. `schema` is the schema of the result.
+    pub fn over_narrowed(
+        &self,
+        mut narrowed: Arc<dyn ExecutionPlan>,
+        used: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if schema.fields().len() != self.columns.len() {
+            return internal_err!(
+                "the plan computes {} columns, which do not fit the schema {schema}",
+                self.columns.len()
+            );
+        }
+        let fields = narrowed.schema();
+        let moved = |expr: &Arc<dyn PhysicalExpr>| {
+            replace_columns(expr, &|number| {
+                let index = used.binary_search(&number).ok()?;
+                Some(Arc::new(Column::new(fields.field(index).name(), index)))
+            })
+        };
+        let conjuncts = self.conjuncts.iter().map(moved);
+        if let Some(predicate) = conjunction_opt(conjuncts.collect::<Result<Vec<_>>>()?) {
+            narrowed = Arc::new(FilterExec::try_new(predicate, narrowed)?);
+        }
+        let output = self.columns.iter().zip(schema.fields());
+        let output = output.map(|(expr, field)| {
+            let alias = field.name().clone();
+            let expr = moved(expr)?;
+            Ok(ProjectionExpr { expr, alias })
+        });
+        let output = output.collect::<Result<Vec<_>>>()?;
+        // `schema` carries the attributes of the output columns as metadata.
+        let plan = ProjectionExec::try_new_with_schema_metadata(output, narrowed, schema)?;
+        Ok(Arc::new(plan))
+    }
+
     /// Counts the expression nodes after each column is replaced by its expression in `inner`.
     fn size_over(&self, inner: &[Arc<dyn PhysicalExpr>]) -> usize {
         let inner: Vec<usize> = inner.iter().map(|expr| size(expr, &|_| 1)).collect();

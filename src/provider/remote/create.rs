@@ -109,9 +109,9 @@ fn authorization(user: &str, password: &str) -> HeaderValue {
     for three in text.chunks(3) {
         let byte = |number: usize| u32::from(three.get(number).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            digits.push(match place <= three.len() {
-                true => char::from(BASE64[(bits >> (18 - 6 * place) & 63) as usize]),
+        for digit in 0..4 {
+            digits.push(match digit <= three.len() {
+                true => char::from(BASE64[(bits >> (18 - 6 * digit) & 63) as usize]),
                 false => '=',
             });
         }

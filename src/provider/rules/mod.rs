@@ -2,15 +2,18 @@
 //! for aggregates and joins on chunks are elsewhere.
 
 pub(crate) mod analysis;
+pub(crate) mod batch_slices;
 pub(crate) mod conjunctions;
 pub mod filter_pushdown;
-pub(crate) mod list_slices;
+pub(crate) mod headroom;
 pub(crate) mod logic;
 pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
 pub(crate) mod operators;
 pub(crate) mod order;
+pub(crate) mod pass_through;
 pub mod probe_sides;
 pub(crate) mod shared_reads;
 pub(crate) mod single_stage;
+pub(crate) mod sorted_groups;
 pub(crate) mod sorted_scans;

@@ -5,36 +5,27 @@
 //! Joins that emit rows of the build side themselves (LEFT, FULL, LEFT SEMI, LEFT ANTI, LEFT MARK)
 //! emit these rows once per partition of the probe side, which is a wrong result.
 
-use std::fmt::{self, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, internal_err, resources_datafusion_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{JoinType, Result, resources_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{
-    ChildrenPropertiesMode, ReplaceChildrenOptions, reset_plan_states,
-};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-    replace_children_if_necessary,
-};
-#[cfg(feature = "proto")]
-use {
-    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
-    datafusion_proto::protobuf::PhysicalPlanNode,
+    ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
 
 #[cfg(feature = "proto")]
 use crate::provider::codec::Operator;
 use crate::provider::rules::operators::ReplaceOperators;
+use crate::provider::rules::pass_through::{PassThrough, PassThroughExec};
 
 /// The operators of a recursive query, which cannot be executed again on their own.
 const RECURSIVE: [&str; 2] = ["RecursiveQueryExec", "WorkTableExec"];
 
-/// Puts a [`BuildSideExec`] between each nested-loop join and its build side.
+/// Puts a [`BuildSide`] between each nested-loop join and its build side.
 pub(crate) const RESTART_BUILD_SIDES: ReplaceOperators = ReplaceOperators {
     name: "RestartBuildSides",
     replacement: with_restarts,
@@ -45,7 +36,7 @@ fn with_restarts(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executi
         return Ok(None);
     };
     let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
-    if left.is::<BuildSideExec>() {
+    if left.is::<PassThroughExec<BuildSide>>() {
         return Ok(None);
     }
     let emits_build_rows = matches!(
@@ -62,13 +53,14 @@ fn with_restarts(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executi
     replace_children_if_necessary(Arc::clone(plan), children).map(Some)
 }
 
-/// Returns a [`BuildSideExec`] over a build side.
+/// Returns the build side of a nested-loop join as a [`BuildSide`].
 pub(crate) fn build_side(input: Arc<dyn ExecutionPlan>, restarts: bool) -> Arc<dyn ExecutionPlan> {
-    Arc::new(BuildSideExec {
-        input,
+    let has_started = AtomicBool::new(false);
+    let side = BuildSide {
         restarts,
-        has_started: AtomicBool::new(false),
-    })
+        has_started,
+    };
+    PassThroughExec::over(input, side)
 }
 
 /// Returns `true` if a plan refers to the rows of a recursive query.
@@ -79,8 +71,7 @@ pub(crate) fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 /// The build side of a nested-loop join. A second execution starts with fresh state, or fails if
 /// the result of the join would be wrong.
 #[derive(Debug)]
-struct BuildSideExec {
-    input: Arc<dyn ExecutionPlan>,
+struct BuildSide {
     /// `true` if the build side may be executed again.
     restarts: bool,
     /// Set by the first execution. The join starts a second one only if the first result did not
@@ -88,68 +79,24 @@ struct BuildSideExec {
     has_started: AtomicBool,
 }
 
-impl DisplayAs for BuildSideExec {
-    fn fmt_as(&self, _kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("BuildSideExec")
-    }
-}
+impl PassThrough for BuildSide {
+    const NAME: &'static str = "BuildSideExec";
 
-impl ExecutionPlan for BuildSideExec {
-    fn name(&self) -> &'static str {
-        "BuildSideExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(build_side(input, self.restarts)),
-            _ => internal_err!("BuildSideExec has one child"),
+    fn fresh(&self) -> Self {
+        Self {
+            restarts: self.restarts,
+            has_started: AtomicBool::new(false),
         }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
     }
 
     fn execute(
         &self,
+        input: &Arc<dyn ExecutionPlan>,
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         if !self.has_started.swap(true, Ordering::Relaxed) {
-            return self.input.execute(partition, context);
+            return input.execute(partition, context);
         }
         if !self.restarts {
             return Err(resources_datafusion_err!(
@@ -157,18 +104,12 @@ impl ExecutionPlan for BuildSideExec {
                  between the two sides to get a hash join, which needs less memory, or raise the memory limit"
             ));
         }
-        reset_plan_states(Arc::clone(&self.input))?.execute(partition, context)
+        reset_plan_states(Arc::clone(input))?.execute(partition, context)
     }
 
     #[cfg(feature = "proto")]
-    fn try_to_proto(
-        &self,
-        context: &ExecutionPlanEncodeCtx<'_>,
-    ) -> Result<Option<PhysicalPlanNode>> {
+    fn encoded(&self) -> Operator {
         let restarts = self.restarts;
-        let input = context.encode_child(&self.input)?;
         Operator::BuildSide { restarts }
-            .encode(vec![input])
-            .map(Some)
     }
 }

@@ -40,12 +40,21 @@ impl PhysicalOptimizerRule for ReplaceOperators {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_up(|operator| {
-            Ok(match (self.replacement)(&operator)? {
-                Some(replacement) => Transformed::yes(replacement),
-                None => Transformed::no(operator),
-            })
-        });
-        Ok(plan?.data)
+        replace_operators(plan, self.replacement)
     }
+}
+
+/// Visits the operators of a plan from the leaves up, and replaces those for which `replacement` returns
+/// another one.
+pub(crate) fn replace_operators(
+    plan: Arc<dyn ExecutionPlan>,
+    replacement: impl Fn(&Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = plan.transform_up(|operator| {
+        Ok(match replacement(&operator)? {
+            Some(replacement) => Transformed::yes(replacement),
+            None => Transformed::no(operator),
+        })
+    });
+    Ok(plan?.data)
 }

@@ -20,7 +20,7 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceLists     on the finished plan
+//!              SharedReads, SortedScans, SortedGroups, SpillLongLimits, RestartBuildSides, SliceBatches   on the finished plan
 //! ```
 
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
+use crate::provider::functions::memory::SessionMemory;
 use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
@@ -37,9 +38,9 @@ use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
 use crate::provider::rules::analysis::{
     ComparedDurations, FixedSizes, ResolveNearest, WrittenTimes,
 };
+use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::conjunctions::BalancedConjunctions;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
-use crate::provider::rules::list_slices::SLICE_LISTS;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
 };
@@ -48,6 +49,7 @@ use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
+use crate::provider::rules::sorted_groups::SortedGroups;
 use crate::provider::rules::sorted_scans::SORTED_SCANS;
 use crate::provider::window::AxisWindows;
 
@@ -71,9 +73,11 @@ enum Position {
     Last,
 }
 
-/// Adds the physical rules that a session does not have yet.
-pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
+/// Adds the physical rules that a session does not have yet. Rules that plan for the memory of a session
+/// get that of this one.
+pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>, memory: &SessionMemory) {
     use Position::{After, Before, Last};
+    rules.retain(|rule| rule.name() != SortedGroups::NAME);
     let added: Vec<(Position, PhysicalRule)> = vec![
         #[cfg(feature = "parquet")]
         (Position::First, Arc::new(INEXACT_FLOAT_BOUNDS)),
@@ -85,9 +89,10 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
         (Last, Arc::new(SharedReads)),
         (Last, Arc::new(SORTED_SCANS)),
+        (Last, Arc::new(SortedGroups::new(memory.clone()))),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
-        (Last, Arc::new(SLICE_LISTS)),
+        (Last, Arc::new(SLICE_BATCHES)),
     ];
     for (position, rule) in added {
         if rules.iter().any(|other| other.name() == rule.name()) {
@@ -151,9 +156,10 @@ mod tests {
     #[test]
     fn datafusion_has_the_rules_that_ours_stand_beside() {
         let mut rules = PhysicalOptimizer::new().rules;
-        add_physical_rules(&mut rules);
+        let memory = SessionMemory::default();
+        add_physical_rules(&mut rules, &memory);
         let count = rules.len();
-        add_physical_rules(&mut rules);
+        add_physical_rules(&mut rules, &memory);
         assert_eq!(rules.len(), count);
         let index = |name: &str| rules.iter().position(|rule| rule.name() == name).unwrap();
         assert_eq!(index(ArrayProbeSides::NAME), index(JOIN_SELECTION) + 1);

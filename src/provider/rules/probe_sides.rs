@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::physical_plan::FileScanConfig;
@@ -15,6 +15,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
+use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::ArrayScan;
 
 /// Lower bound of a file's bytes per row, for files without a row count.
@@ -54,13 +55,7 @@ impl PhysicalOptimizerRule for ArrayProbeSides {
             return Ok(plan);
         }
         let few = config.optimizer.hash_join_single_partition_threshold_rows as u64;
-        let replaced = plan.transform_up(|plan| {
-            Ok(match replace(&plan, few)? {
-                Some(replaced) => Transformed::yes(replaced),
-                None => Transformed::no(plan),
-            })
-        })?;
-        Ok(replaced.data)
+        replace_operators(plan, |plan| replace(plan, few))
     }
 
     fn name(&self) -> &str {

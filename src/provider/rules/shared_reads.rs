@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::aggregate::ArrayAggregateExec;
+use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridSelection;
 use crate::provider::source::shared_chunks::{ArrayName, ArrayRead, SharedChunks};
@@ -54,13 +55,7 @@ impl PhysicalOptimizerRule for SharedReads {
             return Ok(plan);
         }
         let shared = Arc::new(SharedChunks::new(reads));
-        let replaced = plan.transform_up(|node| {
-            Ok(match with_shared(&node, &shared) {
-                Some(sharing) => Transformed::yes(sharing),
-                None => Transformed::no(node),
-            })
-        })?;
-        Ok(replaced.data)
+        replace_operators(plan, |node| Ok(with_shared(node, &shared)))
     }
 
     fn name(&self) -> &str {

@@ -36,21 +36,12 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     let Some(first) = below_exchange(last.input()).downcast_ref::<AggregateExec>() else {
         return Ok(None);
     };
-    let is_first = *first.mode() == AggregateMode::Partial;
-    let groups = first.group_expr();
-    let is_grouped = groups.is_single() && !groups.expr().is_empty();
-    let keeps_values = first.aggr_expr().iter().any(|aggregate| {
-        let name = aggregate.fun().name();
-        // WITHIN GROUP names the argument of percentile_cont, which depends on no order of rows.
-        let is_unordered = name == "percentile_cont" || aggregate.order_bys().is_empty();
-        KEEPING.contains(&name) && is_unordered && !aggregate.is_distinct()
-    });
-    if !is_first || !is_grouped || !keeps_values {
+    if *first.mode() != AggregateMode::Partial || !keeps_values(first) {
         return Ok(None);
     }
     let single = AggregateExec::try_new(
         mode,
-        groups.clone(),
+        first.group_expr().clone(),
         first.aggr_expr().to_vec(),
         first.filter_expr().to_vec(),
         Arc::clone(first.input()),
@@ -58,4 +49,18 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     )?;
     let single = single.with_limit_options(last.limit_options());
     Ok(Some(Arc::new(single)))
+}
+
+/// Returns `true` if a grouped aggregation keeps the values of each group, in any order.
+pub(crate) fn keeps_values(aggregation: &AggregateExec) -> bool {
+    let groups = aggregation.group_expr();
+    let is_grouped = groups.is_single() && !groups.expr().is_empty();
+    let mut functions = aggregation.aggr_expr().iter();
+    is_grouped
+        && functions.any(|function| {
+            let name = function.fun().name();
+            // WITHIN GROUP names the argument of percentile_cont, which depends on no order of rows.
+            let is_unordered = name == "percentile_cont" || function.order_bys().is_empty();
+            KEEPING.contains(&name) && is_unordered && !function.is_distinct()
+        })
 }

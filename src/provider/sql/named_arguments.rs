@@ -81,17 +81,17 @@ fn place_arguments(function: &ObjectName, arguments: &mut Vec<FunctionArg>) -> R
                 continue;
             }
         };
-        let place = names
+        let index = names
             .iter()
             .position(|known| known.eq_ignore_ascii_case(&name.value));
-        let Some(place) = place else {
+        let Some(index) = index else {
             return Err(plan_datafusion_err!(
                 "{function} has no argument {name}, expected one of {}",
                 names.join(", ")
             ));
         };
-        places.resize(places.len().max(place + 1), None);
-        if places[place].replace(FunctionArg::Unnamed(arg)).is_some() {
+        places.resize(places.len().max(index + 1), None);
+        if places[index].replace(FunctionArg::Unnamed(arg)).is_some() {
             return Err(plan_datafusion_err!(
                 "{function}: the argument {name} is given twice"
             ));

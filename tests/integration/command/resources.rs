@@ -126,3 +126,72 @@ fn memory_is_limited() {
         text(&output.stderr)
     );
 }
+
+/// Runs a statement, and returns its output and the maximum of the process's anonymous memory in bytes,
+/// which is read every millisecond.
+#[cfg(target_os = "linux")]
+fn peak_of(limit: &str, sql: &str) -> (String, usize) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args([
+            "--memory-limit",
+            limit,
+            "--threads",
+            "2",
+            "--format",
+            "csv",
+            "-c",
+            sql,
+        ])
+        // One arena, so that the allocator keeps little of what other threads have freed.
+        .env("MALLOC_ARENA_MAX", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        peak = kilobytes
+            .map_or(0, |text| text.parse::<usize>().unwrap())
+            .max(peak);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{sql}: {}", text(&output.stderr));
+    (text(&output.stdout).to_string(), peak << 10)
+}
+
+/// The rows of a key and a value take 32 MB. Few groups have many values, and many groups a few. Batches
+/// and buffers that nothing reserves take up to 15 MB, whatever the number of rows.
+#[cfg(target_os = "linux")]
+#[test]
+fn grouped_aggregates_of_all_values_stay_near_the_memory_limit() {
+    const ROWS: u64 = 2_000_000;
+    let rows = |groups: u64| {
+        format!("(SELECT value % {groups} AS k, value AS v FROM range({ROWS}) WHERE value >= 0)")
+    };
+    let (_, idle) = peak_of("16M", &format!("SELECT max(k) FROM {}", rows(7)));
+    // The values of group k are k, k + groups, ..., k + ROWS - groups.
+    let medians = |groups: u64| groups * (groups - 1) / 2 + groups * ((ROWS - groups) / 2);
+    for (aggregate, groups, sum) in [
+        ("median(v)", 100, medians(100)),
+        ("median(v)", 100_000, medians(100_000)),
+        ("quantile(CAST(v AS DOUBLE), 0.5)", 1000, medians(1000)),
+        ("array_length(array_agg(v))", 1000, ROWS),
+    ] {
+        let sql = format!(
+            "SELECT count(*) AS n, CAST(sum(m) AS BIGINT) AS s FROM \
+             (SELECT k, {aggregate} AS m FROM {} GROUP BY k)",
+            rows(groups)
+        );
+        let (output, peak) = peak_of("16M", &sql);
+        assert_eq!(output, format!("n,s\n{groups},{sum}\n"), "{aggregate}");
+        let taken = peak.saturating_sub(idle) >> 20;
+        assert!(taken <= 40, "{aggregate} of {groups} groups: {taken} MiB");
+    }
+}

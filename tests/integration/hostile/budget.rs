@@ -286,6 +286,20 @@ async fn value_sizes_are_limited() {
             "750",
         ),
         ("octet_length(array_to_string(range(20), '-'))", "49"),
+        (
+            "array_length(regexp_match(repeat('a', 900), '(a)(b)?(a)?'))",
+            "2",
+        ),
+        (
+            "array_length(regexp_match(repeat('a', 900) || 'B', '(a)(b)', 'i'))",
+            "2",
+        ),
+        ("array_length(string_to_array(repeat('a', 900), 'b'))", "1"),
+        ("array_length(string_to_array(repeat('a,', 50), ','))", "51"),
+        (
+            "to_char(DATE '2024-01-02', repeat('%d', 20))",
+            "0202020202020202020202020202020202020202",
+        ),
         ("octet_length(repeat('a', 500) || repeat('b', 500))", "1000"),
         ("octet_length('a' || repeat('é', 499) || x)", "1000"),
         (
@@ -327,6 +341,10 @@ async fn value_sizes_are_limited() {
         "regexp_replace(repeat('a', 900), 'a', repeat('b', 900), 'g')",
         "regexp_replace(repeat('ab', 400), '(a)', '\\1\\1\\1', 'g')",
         "array_to_string(range(30), repeat('-', 40))",
+        "regexp_match(repeat('a', 900), '((a+))')",
+        "string_to_array(repeat('a', 900), 'a')",
+        "string_to_array(repeat('é', 400), NULL)",
+        "to_char(DATE '2024-01-02', repeat('%c', 40))",
         "list_to_string(range(x + 30), repeat('-', 40))",
         "array_concat(range(60), range(60), range(60))",
         "range(60) || range(60) || range(60)",

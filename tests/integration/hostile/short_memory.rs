@@ -109,6 +109,54 @@ fn lists_are_unnested_in_slices() {
     assert!(allocated.most_held < 256 << 20, "{allocated:?}");
 }
 
+/// The rows of nested lists are not split, but a single row makes at most 64 MiB.
+#[tokio::test]
+async fn nested_lists_are_bounded() {
+    let context = session(64 << 20, 8192);
+    let counted = |text: usize, lists: usize| {
+        format!(
+            "SELECT CAST(sum(length(text)) AS BIGINT) FROM (SELECT repeat('x', {text}) AS text, \
+             unnest(unnest(array_repeat(range(100), {lists}))) AS n FROM range(3))"
+        )
+    };
+    let few = run(&context, &counted(1000, 100)).await.unwrap();
+    assert_eq!(numbers(&few), [3 * 1000 * 100 * 100]);
+    // 10,000 rows of 10 KB each.
+    let error = run(&context, &counted(10_000, 100)).await.unwrap_err();
+    let error = error.find_root().to_string();
+    assert!(error.contains("tet.max_value_bytes"), "{error}");
+    let sql = "SELECT n, text FROM (SELECT repeat('x', 1000000) AS text, \
+               unnest(arrow_cast(range(100), 'FixedSizeList(100, Int64)')) AS n)";
+    let error = run(&context, sql).await.unwrap_err();
+    let error = error.find_root().to_string();
+    assert!(error.contains("tet.max_value_bytes"), "{error}");
+}
+
+/// A batch of 8,192 rows would repeat these texts in 8 GB.
+#[test]
+fn long_constants_are_repeated_in_small_batches() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.unwrap();
+    let config = SessionConfig::new().with_target_partitions(1);
+    let context = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+    let text = "repeat('x', 1000000)";
+    for sql in [
+        format!(
+            "SELECT CAST(sum(length(t) + v) AS BIGINT) FROM (SELECT {text} AS t, value AS v FROM range(1000) WHERE value < 1000 UNION ALL SELECT 'y', 0)"
+        ),
+        format!(
+            "SELECT CAST(sum(length(CASE WHEN value < 1000 THEN {text} ELSE '' END) + value) AS BIGINT) + 1 FROM range(1000)"
+        ),
+        format!(
+            "SELECT 1000000000 + 1 + sum(value) FROM range(1000) HAVING max({text}) IS NOT NULL"
+        ),
+    ] {
+        let (found, allocated) = measure(|| runtime.block_on(run(&context, &sql)).unwrap());
+        assert_eq!(numbers(&found), [1000 * 1_000_000 + 499_500 + 1], "{sql}");
+        assert!(allocated.most_held < 128 << 20, "{allocated:?}: {sql}");
+    }
+}
+
 /// A batch of two rows splits all of these lists.
 #[tokio::test]
 async fn slices_of_lists_keep_all_rows() {
@@ -147,25 +195,23 @@ async fn slices_of_lists_keep_all_rows() {
 
 #[tokio::test]
 async fn grouped_aggregates_that_keep_values_have_one_stage() {
-    let rows = "(SELECT value % 1000 AS k, value FROM range(300000))";
-    let sql = format!(
-        "SELECT CAST(sum(m) AS BIGINT), sum(n) FROM (SELECT k, median(value) AS m, count(*) AS n FROM {rows} GROUP BY k)"
-    );
+    let rows = "CREATE TABLE rows AS SELECT value % 1000 AS k, value FROM range(300000)";
+    let sql = "SELECT CAST(sum(m) AS BIGINT), sum(n) FROM \
+               (SELECT k, median(value) AS m, count(*) AS n FROM rows GROUP BY k)";
     // The median of k, k + 1000, ... k + 299000 is k + 149500.
     let expected = 1000 * 999 / 2 + 1000 * 149_500;
-    for bytes in [64 << 20, 2 << 20] {
+    for bytes in [64 << 20, 4 << 20] {
         let context = session(bytes, 1024);
-        let plan = context
-            .sql(&sql)
-            .await
-            .unwrap()
-            .create_physical_plan()
-            .await;
+        run(&context, rows).await.unwrap();
+        let plan = context.sql(sql).await.unwrap().create_physical_plan().await;
         let plan = datafusion::physical_plan::displayable(plan.unwrap().as_ref())
             .indent(false)
             .to_string();
         assert!(plan.contains("mode=SinglePartitioned"), "{plan}");
-        let found = run(&context, &sql).await.unwrap();
+        // Hashed if the values of all groups certainly fit.
+        let is_sorted = plan.contains("ordering_mode=Sorted");
+        assert_eq!(is_sorted, bytes == 4 << 20, "{plan}");
+        let found = run(&context, sql).await.unwrap();
         assert_eq!(numbers(&found), [expected], "{bytes}");
     }
 }

@@ -37,11 +37,11 @@ pub fn number_placeholders(dialect: &dyn Dialect, sql: &str) -> Result<String, S
     };
     let mut places = Vec::new();
     let mut has_names = false;
-    for (name, place) in placeholders {
+    for (name, range) in placeholders {
         match name.as_str() {
             // The tokenizer expands `/*! */` comments. A placeholder in one has no range in the
             // text.
-            "?" if &sql[place.clone()] == "?" => places.push(place),
+            "?" if &sql[range.clone()] == "?" => places.push(range),
             "?" => {}
             _ => has_names = true,
         }
@@ -56,10 +56,10 @@ pub fn number_placeholders(dialect: &dyn Dialect, sql: &str) -> Result<String, S
     }
     let mut numbered = String::with_capacity(sql.len() + 4 * places.len());
     let mut end = 0;
-    for (before, place) in places.into_iter().enumerate() {
-        numbered.push_str(&sql[end..place.start]);
+    for (before, range) in places.into_iter().enumerate() {
+        numbered.push_str(&sql[end..range.start]);
         numbered.push_str(&format!("${}", before + 1));
-        end = place.end;
+        end = range.end;
     }
     numbered.push_str(&sql[end..]);
     Ok(numbered)

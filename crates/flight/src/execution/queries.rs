@@ -147,8 +147,8 @@ impl Queries {
         &self,
         work: impl Future<Output = Result<T, Status>> + Send + 'static,
     ) -> Result<T, Status> {
-        let place = self.limits.place(&self.planners).await?;
-        match timeout(self.limits.time(), place.spawn(work)?).await {
+        let permit = self.limits.place(&self.planners).await?;
+        match timeout(self.limits.time(), permit.spawn(work)?).await {
             Ok(result) => result,
             Err(_) => Err(self.limits.too_late()),
         }
@@ -157,10 +157,10 @@ impl Queries {
     /// Runs a query. Dropping its answer stops the query, as when a client disconnects.
     pub async fn execute(&self, execution: Execution) -> Result<Answer, Status> {
         let (registration, mut stop) = self.running.enter(execution.id()?)?;
-        let place = tokio::select! {
+        let permit = tokio::select! {
             biased;
             Ok(why) = &mut stop => return Err(why),
-            place = self.limits.place(&self.workers) => place?,
+            permit = self.limits.place(&self.workers) => permit?,
         };
         let (sender, receiver) = mpsc::channel(AHEAD);
         let (session, limits) = (self.session.clone(), Arc::clone(&self.limits));
@@ -173,7 +173,7 @@ impl Queries {
             cancellation.clone(),
             sender,
         );
-        let (deadline, task) = (limits.deadline(), place.spawn(work)?);
+        let (deadline, task) = (limits.deadline(), permit.spawn(work)?);
         // The time limit has a task of its own, because a client that reads nothing does not poll
         // its answer.
         let watch = tokio::spawn(async move {

@@ -269,11 +269,11 @@ mod tests {
     async fn an_idle_runtime_is_used_again() {
         let runtimes = Runtimes::new("test", 1, 1, Log::default());
         for _ in 0..3 {
-            let place = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
-            let task = place.spawn(async { Ok(std::thread::current().id()) });
+            let permit = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
+            let task = permit.spawn(async { Ok(std::thread::current().id()) });
             let first = task.unwrap().await.unwrap();
-            let place = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
-            let task = place.spawn(async { Ok(std::thread::current().id()) });
+            let permit = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
+            let task = permit.spawn(async { Ok(std::thread::current().id()) });
             assert_eq!(task.unwrap().await.unwrap(), first);
         }
     }
@@ -286,8 +286,8 @@ mod tests {
         for _ in 0..2 {
             let (end, ends) = channel::<()>();
             let started = started.clone();
-            let place = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
-            let task = place.spawn(async move {
+            let permit = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
+            let task = permit.spawn(async move {
                 started.send(()).unwrap();
                 // Blocks inside one poll until the sender is dropped.
                 let _ = ends.recv();
@@ -302,8 +302,8 @@ mod tests {
         let refused = timeout(PATIENCE * 3, runtimes.place()).await;
         assert!(refused.is_err());
         busy.clear();
-        let place = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
-        assert_eq!(place.spawn(async { Ok(7) }).unwrap().await.unwrap(), 7);
+        let permit = timeout(GUARD, runtimes.place()).await.unwrap().unwrap();
+        assert_eq!(permit.spawn(async { Ok(7) }).unwrap().await.unwrap(), 7);
         let abandoned = Arc::clone(&runtimes.0.abandoned);
         assert!(timeout(GUARD, abandoned.acquire()).await.is_ok());
     }

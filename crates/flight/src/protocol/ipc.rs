@@ -119,9 +119,9 @@ mod tests {
                 take(&mut rest, header).unwrap();
             }
             let end = bytes.len() - rest.len();
-            let forged = (0..end - 8).find_map(|place| {
+            let forged = (0..end - 8).find_map(|offset| {
                 let mut forged = bytes.clone();
-                forged[place..place + 8].copy_from_slice(&length.to_le_bytes());
+                forged[offset..offset + 8].copy_from_slice(&length.to_le_bytes());
                 let mut rest = &forged[..];
                 let schema = header_bytes(&mut rest).ok()??;
                 take(&mut rest, schema)?;

@@ -137,8 +137,8 @@ fn named(context: &SessionContext, sql: &str, message: &str) -> Option<Range<usi
             Token::SingleQuotedString(text) => text == name,
             _ => false,
         });
-        if let Some((_, place)) = found {
-            return Some(place.clone());
+        if let Some((_, range)) = found {
+            return Some(range.clone());
         }
     }
     None
@@ -154,13 +154,13 @@ fn word_end(sql: &str, start: usize) -> usize {
 
 /// Returns the line that contains a range, with carets below the range. Shows only the part around
 /// the range of a line that is wider than `width`.
-fn excerpt(sql: &str, place: Range<usize>, width: usize) -> String {
-    let start = sql[..place.start].rfind('\n').map_or(0, |end| end + 1);
+fn excerpt(sql: &str, range: Range<usize>, width: usize) -> String {
+    let start = sql[..range.start].rfind('\n').map_or(0, |end| end + 1);
     let number = sql[..start].matches('\n').count() + 1;
     let line = sql[start..].lines().next().unwrap_or_default();
     let line = line.replace('\t', " ");
-    let from = (place.start - start).min(line.len());
-    let to = (place.end - start).clamp(from, line.len());
+    let from = (range.start - start).min(line.len());
+    let to = (range.end - start).clamp(from, line.len());
     let margin = format!("LINE {number}: ");
     let width = width.saturating_sub(margin.len());
     let (first, last) = if line.width() < width {
@@ -188,13 +188,13 @@ fn excerpt(sql: &str, place: Range<usize>, width: usize) -> String {
 fn suffix_start(text: &str, width: usize) -> usize {
     let mut left = width;
     let mut start = text.len();
-    for (place, character) in text.char_indices().rev() {
+    for (offset, character) in text.char_indices().rev() {
         let wide = character.width().unwrap_or(0);
         if wide > left {
             break;
         }
         left -= wide;
-        start = place;
+        start = offset;
     }
     start
 }

@@ -39,6 +39,6 @@ pub fn of_axis(axis: &Axis) -> Option<Vec<String>> {
 
 fn texts(labels: &ArrayRef) -> Result<Vec<String>, DataFusionError> {
     let formatter = ArrayFormatter::try_new(labels.as_ref(), &Default::default())?;
-    let texts = (0..labels.len()).map(|place| Ok(formatter.value(place).try_to_string()?));
+    let texts = (0..labels.len()).map(|index| Ok(formatter.value(index).try_to_string()?));
     texts.collect()
 }

@@ -256,10 +256,10 @@ fn open(argument: &str) -> Result<Meta, String> {
         Some(quote @ ('\'' | '"')) => argument[1..].find(quote).map_or(0, |end| end + 2),
         _ => 0,
     };
-    let separator = lower[quoted..].rfind(" as ").map(|place| quoted + place);
-    if let Some(place) = separator {
-        let name = text(argument[place + 4..].trim());
-        return Ok(Meta::Open(path(argument[..place].trim()), Some(name)));
+    let separator = lower[quoted..].rfind(" as ").map(|offset| quoted + offset);
+    if let Some(offset) = separator {
+        let name = text(argument[offset + 4..].trim());
+        return Ok(Meta::Open(path(argument[..offset].trim()), Some(name)));
     }
     Ok(Meta::Open(path(argument), None))
 }

@@ -66,10 +66,10 @@ pub fn aligned<R: AsRef<[String]>>(rows: &[R], indent: usize, width: Option<usiz
 /// Returns the byte length of the longest prefix that is at most `width` columns wide.
 pub fn fitting(text: &str, width: usize) -> usize {
     let mut left = width;
-    for (place, character) in text.char_indices() {
+    for (offset, character) in text.char_indices() {
         let wide = character.width().unwrap_or(0);
         if wide > left {
-            return place;
+            return offset;
         }
         left -= wide;
     }

@@ -262,8 +262,8 @@ pub(super) fn word_start(text: &str) -> usize {
     };
     let in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$');
     let before = &text[..end];
-    before.rfind(|c| !in_word(c)).map_or(0, |place| {
-        place + before[place..].chars().next().map_or(1, char::len_utf8)
+    before.rfind(|c| !in_word(c)).map_or(0, |offset| {
+        offset + before[offset..].chars().next().map_or(1, char::len_utf8)
     })
 }
 

@@ -11,7 +11,7 @@ pub fn beginning_with(text: &str) -> Vec<String> {
         Some(slash) => text.split_at(slash + 1),
         None => ("", text),
     };
-    let place = match folder.strip_prefix("~/") {
+    let directory = match folder.strip_prefix("~/") {
         Some(rest) => match etcetera::home_dir() {
             Ok(home) => home.join(rest),
             Err(_) => return Vec::new(),
@@ -19,7 +19,7 @@ pub fn beginning_with(text: &str) -> Vec<String> {
         None if folder.is_empty() => Path::new(".").to_path_buf(),
         None => Path::new(folder).to_path_buf(),
     };
-    let Ok(entries) = std::fs::read_dir(place) else {
+    let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
     let entries = entries.flatten().filter_map(|entry| {

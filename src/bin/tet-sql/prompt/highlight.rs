@@ -22,12 +22,12 @@ pub fn coloured(before: &str, line: &str, dialect: &dyn Dialect) -> String {
             coloured += &format!("{style}{}{style:#}", &text[start..end]);
         }
     };
-    for (number, (token, place)) in tokens.tokens.iter().enumerate() {
+    for (number, (token, range)) in tokens.tokens.iter().enumerate() {
         let style = match unmatched.contains(&number) {
             true => wrong(),
             false => style(token),
         };
-        append(place.start, place.end, style);
+        append(range.start, range.end, style);
     }
     if let Some(broken) = tokens.broken {
         append(broken.start, text.len(), wrong());

@@ -49,52 +49,52 @@ pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<NamedTable> {
         .filter(|token| !matches!(token, Token::Whitespace(_)))
         .collect();
     let mut tables = Vec::new();
-    let mut place = 0;
-    while place < tokens.len() {
-        let begins = is_word(tokens[place], "FROM") || is_word(tokens[place], "JOIN");
-        place += 1;
+    let mut index = 0;
+    while index < tokens.len() {
+        let begins = is_word(tokens[index], "FROM") || is_word(tokens[index], "JOIN");
+        index += 1;
         // Commas separate further tables.
         let mut goes_on = begins;
         while goes_on {
-            let Some((named, next)) = table(&tokens, place) else {
+            let Some((named, next)) = table(&tokens, index) else {
                 break;
             };
             tables.push(named);
-            place = next;
-            goes_on = tokens.get(place) == Some(&&Token::Comma);
-            place += usize::from(goes_on);
+            index = next;
+            goes_on = tokens.get(index) == Some(&&Token::Comma);
+            index += usize::from(goes_on);
         }
     }
     tables
 }
 
-fn table(tokens: &[&Token], mut place: usize) -> Option<(NamedTable, usize)> {
+fn table(tokens: &[&Token], mut index: usize) -> Option<(NamedTable, usize)> {
     let mut parts = Vec::new();
     loop {
-        match tokens.get(place)? {
+        match tokens.get(index)? {
             Token::Word(word) => parts.push(word.value.clone()),
             Token::SingleQuotedString(path) => parts.push(path.clone()),
             _ => return None,
         }
-        place += 1;
-        match tokens.get(place) {
-            Some(Token::Period) => place += 1,
+        index += 1;
+        match tokens.get(index) {
+            Some(Token::Period) => index += 1,
             // The columns of a table function are unknown.
             Some(Token::LParen) => return None,
             _ => break,
         }
     }
-    if tokens.get(place).is_some_and(|token| is_word(token, "AS")) {
-        place += 1;
+    if tokens.get(index).is_some_and(|token| is_word(token, "AS")) {
+        index += 1;
     }
-    let alias = match tokens.get(place) {
+    let alias = match tokens.get(index) {
         Some(Token::Word(word)) if word.quote_style.is_some() || is_alias(&word.value) => {
-            place += 1;
+            index += 1;
             Some(word.value.clone())
         }
         _ => None,
     };
-    Some((NamedTable { parts, alias }, place))
+    Some((NamedTable { parts, alias }, index))
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
@@ -129,7 +129,7 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> CursorContext {
     let tokens = Tokens::of(text, dialect);
     let before = |end: usize| -> Vec<&Token> {
         let tokens = tokens.tokens.iter();
-        let tokens = tokens.take_while(|(_, place)| place.end <= end);
+        let tokens = tokens.take_while(|(_, range)| range.end <= end);
         tokens
             .map(|(token, _)| token)
             .filter(|token| !matches!(token, Token::Whitespace(_)))

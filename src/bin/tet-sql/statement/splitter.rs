@@ -82,8 +82,8 @@ fn split_to_meta<'a>(
 ) -> Option<usize> {
     let mut begin: Option<usize> = None;
     let mut last = start;
-    let lexed = lex(dialect, &text[start..], |token, place| {
-        let (offset, end) = (start + place.start, start + place.end);
+    let lexed = lex(dialect, &text[start..], |token, range| {
+        let (offset, end) = (start + range.start, start + range.end);
         last = end;
         match token.token {
             Token::Whitespace(_) => {}

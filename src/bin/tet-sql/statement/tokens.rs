@@ -28,11 +28,11 @@ impl Tokens {
     pub fn of(text: &str, dialect: &dyn Dialect) -> Self {
         let mut tokens: Vec<(Token, Range<usize>)> = Vec::new();
         let mut end = 0;
-        let Ok(broken) = lex(dialect, text, |token, place| {
-            end = place.end;
+        let Ok(broken) = lex(dialect, text, |token, range| {
+            end = range.end;
             match tokens.last_mut() {
                 Some((last, run)) if is_blank(last) && is_blank(&token.token) => run.end = end,
-                _ => tokens.push((token.token, place)),
+                _ => tokens.push((token.token, range)),
             }
             Ok::<(), Infallible>(())
         });
@@ -68,7 +68,7 @@ mod tests {
         let texts: Vec<&str> = tokens
             .tokens
             .iter()
-            .map(|(_, place)| &text[place.clone()])
+            .map(|(_, range)| &text[range.clone()])
             .collect();
         assert_eq!(texts, ["SELECT", " ", "'é'", ",", "\n", "日", " "]);
         assert_eq!(&text[tokens.broken.unwrap().start..], "'x");

@@ -91,11 +91,16 @@ fn text(report: &Report, output: &mut dyn Write) -> io::Result<()> {
                 .dataset
                 .as_deref()
                 .filter(|name| !finding.message.contains(&format!("{name:?}")));
-            let mut place = dataset.map_or_else(String::new, |name| format!("dataset {name:?}, "));
+            let mut location =
+                dataset.map_or_else(String::new, |name| format!("dataset {name:?}, "));
             if let (Some(chunk), Some(_)) = (&finding.chunk, dataset) {
-                place.push_str(&format!("chunk {}, ", shape(chunk)));
+                location.push_str(&format!("chunk {}, ", shape(chunk)));
             }
-            writeln!(output, "  {severity}: {place}{}", clean(&finding.message))?;
+            writeln!(
+                output,
+                "  {severity}: {location}{}",
+                clean(&finding.message)
+            )?;
             writeln!(output, "    {}", finding.remedy)?;
         }
         let more = (check.errors + check.warnings).saturating_sub(shown);

@@ -17,8 +17,13 @@ pub(crate) fn failed(path: &Path, action: &'static str, refusal: Refusal) -> Err
     let error = match refusal {
         Refusal::Store(error) => error,
         Refusal::TooLarge(size) => {
-            let place = ErrorLocation::file(path);
-            return Error::malformed(place, "size", format!("{size} bytes"), "a smaller object");
+            let location = ErrorLocation::file(path);
+            return Error::malformed(
+                location,
+                "size",
+                format!("{size} bytes"),
+                "a smaller object",
+            );
         }
     };
     let (kind, text) = match error {

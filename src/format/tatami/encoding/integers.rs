@@ -215,7 +215,7 @@ fn pfor_delta<T: Word>(
         let position = usize::from(list.byte("position of an exception")?);
         let value = list.varint("value of an exception")?;
         match out.get_mut(start + position) {
-            Some(place) => *place = T::truncate(value),
+            Some(target) => *target = T::truncate(value),
             None => {
                 let expected = format!("less than {count}");
                 return Err(Fault::new("position of an exception", position, expected));

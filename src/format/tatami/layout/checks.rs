@@ -106,13 +106,13 @@ fn check_group(
     Ok(())
 }
 
-/// Checks a chunk, which must lie in `place`. Returns its end.
+/// Checks a chunk, which must lie within `bounds`. Returns its end.
 fn check_chunk(
     footer: &Footer,
     group: &RowGroup,
     column: usize,
     chunk: &ColumnChunk,
-    place: Range<u64>,
+    bounds: Range<u64>,
 ) -> Result<u64, Fault> {
     if chunk.column != column {
         return Err(Fault::new("chunk column", chunk.column, column));
@@ -130,13 +130,13 @@ fn check_chunk(
         let expected = format!("at most {}, the number of values", chunk.values);
         return Err(Fault::new("number of nulls", chunk.nulls, expected));
     }
-    let end = chunk.end().filter(|end| *end <= place.end);
-    let Some(end) = end.filter(|_| chunk.first_page_offset >= place.start) else {
+    let end = chunk.end().filter(|end| *end <= bounds.end);
+    let Some(end) = end.filter(|_| chunk.first_page_offset >= bounds.start) else {
         let found = format!(
             "{} pages of {} bytes at {}",
             chunk.pages, chunk.stored_bytes, chunk.first_page_offset
         );
-        let expected = format!("within bytes {} to {}", place.start, place.end);
+        let expected = format!("within bytes {} to {}", bounds.start, bounds.end);
         return Err(Fault::new("extent of the pages", found, expected));
     };
     if let Some(zone) = &chunk.zone {
@@ -147,7 +147,7 @@ fn check_chunk(
         return Err(Fault::new("bloom reference", bloom + 1, expected));
     }
     if let Some(offset) = chunk.page_index {
-        check_extent(Extent { offset, length: 0 }, place.end)?;
+        check_extent(Extent { offset, length: 0 }, bounds.end)?;
     }
     Ok(end)
 }
@@ -167,21 +167,21 @@ pub(crate) fn check_bounds(column_type: ColumnType, bounds: &Bounds) -> Result<(
 
 fn check_blobs(footer: &Footer, mut end: u64, footer_offset: u64) -> Result<(), Located> {
     for (index, blobs) in footer.blobs.iter().enumerate() {
-        let place = |fault| (format!("blobs{}", column_part(footer, blobs.column)), fault);
+        let located = |fault| (format!("blobs{}", column_part(footer, blobs.column)), fault);
         let field = footer.schema.fields.get(blobs.column);
         let is_repeated = footer.blobs[..index]
             .iter()
             .any(|other| other.column == blobs.column);
         if is_repeated || field.is_none_or(|field| field.column_type != ColumnType::BlobRef) {
             let expected = "a blob column that is not listed before";
-            return Err(place(Fault::new("blob column", blobs.column, expected)));
+            return Err(located(Fault::new("blob column", blobs.column, expected)));
         }
         if let Some(dictionary) = blobs.dictionary
             && dictionary >= footer.dictionaries.len()
         {
             let expected = format!("at most {}", footer.dictionaries.len());
             let fault = Fault::new("dictionary reference", dictionary + 1, expected);
-            return Err(place(fault));
+            return Err(located(fault));
         }
         let mut values = 0u64;
         for run in &blobs.runs {
@@ -189,14 +189,14 @@ fn check_blobs(footer: &Footer, mut end: u64, footer_offset: u64) -> Result<(), 
                 offset: run.offset,
                 length: run.stored_size,
             };
-            check_extent(extent, footer_offset).map_err(place)?;
+            check_extent(extent, footer_offset).map_err(located)?;
             if run.offset < end {
                 let expected = format!("{end} or more, after the records before");
-                return Err(place(Fault::new("blob run offset", run.offset, expected)));
+                return Err(located(Fault::new("blob run offset", run.offset, expected)));
             }
             end = run.offset + RECORD_HEADER_BYTES + run.stored_size;
             values = values.checked_add(run.values).ok_or_else(|| {
-                place(Fault::new(
+                located(Fault::new(
                     "blob run values",
                     run.values,
                     "a total within 64 bits",
@@ -210,7 +210,7 @@ fn check_blobs(footer: &Footer, mut end: u64, footer_offset: u64) -> Result<(), 
         let present: u64 = chunks.map(|chunk| chunk.values - chunk.nulls).sum();
         if values != present {
             let expected = format!("{present}, the present values of the column");
-            return Err(place(Fault::new("number of blobs", values, expected)));
+            return Err(located(Fault::new("number of blobs", values, expected)));
         }
     }
     for (column, field) in footer.schema.fields.iter().enumerate() {

@@ -88,8 +88,8 @@ impl RecordHeader {
             self.first_row,
             self.crc,
         ];
-        for (word, place) in words.iter().zip(bytes[4..].chunks_exact_mut(4)) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (word, bytes_of_word) in words.iter().zip(bytes[4..].chunks_exact_mut(4)) {
+            bytes_of_word.copy_from_slice(&word.to_le_bytes());
         }
         bytes
     }

@@ -159,8 +159,8 @@ fn append_words<T: Word>(
     if let Some(selected) = selected {
         let page_values = &mut out[start..];
         // Rows ascend, so no value is overwritten before it is moved.
-        for (place, row) in selected.iter().enumerate() {
-            page_values[place] = page_values[*row as usize];
+        for (index, row) in selected.iter().enumerate() {
+            page_values[index] = page_values[*row as usize];
         }
         out.truncate(start + selected.len());
     }

@@ -182,15 +182,15 @@ impl PartialPayload {
         }
         // zstd decompresses about twice as fast with a context and a dictionary that it has used before.
         let context = context_in(&mut self.context)?;
-        let place = (dictionary.as_ptr() as usize, dictionary.len());
+        let address = (dictionary.as_ptr() as usize, dictionary.len());
         let (_, prepared) = match self.dictionary.take() {
-            Some(known) if known.0 == place => self.dictionary.insert(known),
+            Some(known) if known.0 == address => self.dictionary.insert(known),
             _ => {
                 let prepared = DDict::try_create(dictionary).ok_or_else(|| {
                     let found = "not available for a zstd dictionary";
                     Fault::new("memory", found, format!("{} bytes", dictionary.len()))
                 })?;
-                self.dictionary.insert((place, prepared))
+                self.dictionary.insert((address, prepared))
             }
         };
         decompress_with(header, &mut self.raw, |raw| {

@@ -195,12 +195,12 @@ pub(super) fn write_dictionary(
         crc: crc32c::crc32c(stored),
         ..RecordHeader::default()
     };
-    let place = DictionaryRef {
+    let reference = DictionaryRef {
         offset: output.position(),
         raw_size: dictionary.len() as u64,
     };
     output.write_record(&header, stored)?;
-    Ok((place, stored.len() as u64))
+    Ok((reference, stored.len() as u64))
 }
 
 /// Returns a dictionary of values of the runs, if the runs with it and the dictionary itself take fewer

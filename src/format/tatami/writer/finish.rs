@@ -57,11 +57,11 @@ impl TatamiWriter {
             self.footer.blobs.push(column);
         }
         for dictionary in dictionaries {
-            let (place, stored_size) =
+            let (reference, stored_size) =
                 blobs::write_dictionary(&dictionary, &mut self.compressor, &mut self.output)?;
-            self.footer.stats.raw_bytes += place.raw_size;
+            self.footer.stats.raw_bytes += reference.raw_size;
             self.footer.stats.stored_bytes += stored_size;
-            self.footer.dictionaries.push(place);
+            self.footer.dictionaries.push(reference);
         }
         Ok(())
     }

@@ -111,9 +111,9 @@ impl FileTail {
         ] {
             if let Some(region) = region {
                 let offset = position + bytes.len() as u64;
-                let place = json!({ "offset": offset, "len": region.len() });
-                let place = to_raw_value(&place).map_err(unwritable)?;
-                self.json.insert(key.to_string(), place);
+                let reference = json!({ "offset": offset, "len": region.len() });
+                let reference = to_raw_value(&reference).map_err(unwritable)?;
+                self.json.insert(key.to_string(), reference);
                 bytes.extend_from_slice(&region);
             }
         }

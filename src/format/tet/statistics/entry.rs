@@ -61,11 +61,11 @@ impl<'a> EntryDataset<'a> {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Error {
-        let place = ErrorLocation {
+        let location = ErrorLocation {
             chunk: chunk.map(<[u64]>::to_vec),
             ..ErrorLocation::dataset(self.path, self.dataset.name())
         };
-        Error::malformed(place, field, found, expected)
+        Error::malformed(location, field, found, expected)
     }
 
     /// Returns the row-major ordinal of a chunk in the chunk grid.
@@ -128,10 +128,10 @@ impl<'de> Deserialize<'de> for Coordinates {
                 let mut positions = [0; MAX_RANK];
                 let mut rank = 0;
                 while let Some(position) = list.next_element()? {
-                    let Some(place) = positions.get_mut(rank) else {
+                    let Some(slot) = positions.get_mut(rank) else {
                         return Err(de::Error::invalid_length(rank + 1, &self));
                     };
-                    *place = position;
+                    *slot = position;
                     rank += 1;
                 }
                 Ok(Coordinates { positions, rank })

@@ -72,9 +72,9 @@ pub(super) fn check(
                 "the row is left unused; write the file again",
             );
         };
-        let place = || ErrorLocation::chunk(path, name, chunk);
+        let location = || ErrorLocation::chunk(path, name, chunk);
         let bytes = dataset.chunk_bytes(dtype, chunk);
-        if let Err(error) = validate(row, bytes, file.payload_end(), &place) {
+        if let Err(error) = validate(row, bytes, file.payload_end(), &location) {
             return report.failure(&error, REWRITE_DATASET);
         }
         if row.payload_offset < head && row.stored_bytes > 0 {
@@ -146,8 +146,8 @@ pub(super) fn check(
         let gap = present
             .iter()
             .enumerate()
-            .find(|(place, ordinal)| *place as u64 != **ordinal);
-        let first = gap.map_or(present.len() as u64, |(place, _)| place as u64);
+            .find(|(index, ordinal)| *index as u64 != **ordinal);
+        let first = gap.map_or(present.len() as u64, |(index, _)| index as u64);
         let message = format!(
             "{} of {expected} chunks have no usable row, starting with this one",
             expected - present.len() as u64

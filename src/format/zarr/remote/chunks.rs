@@ -122,8 +122,8 @@ impl RemoteFiles {
         };
         let range = shard.index.range(place.ordinal, shard.length);
         let range = range.map_err(|found| {
-            let place = ErrorLocation::chunk(self.path(), array.name(), chunk);
-            broken_index(place, &found)
+            let location = ErrorLocation::chunk(self.path(), array.name(), chunk);
+            broken_index(location, &found)
         })?;
         Ok(match range {
             None => ChunkBytes::None,

@@ -48,8 +48,8 @@ impl StoredArray {
     ) -> Result<Self, Error> {
         let dtype = dataset.check(file.path())?;
         let mut warn = |field, found: String, expected: String, instead: &str| {
-            let place = ErrorLocation::dataset(file.path(), dataset.name());
-            let error = Error::malformed(place, field, found, expected);
+            let location = ErrorLocation::dataset(file.path(), dataset.name());
+            let error = Error::malformed(location, field, found, expected);
             warnings.push(format!("{error}; {instead}"));
         };
         let fills: Vec<Fill> = match file.attributes_describe_cells() {
@@ -187,7 +187,7 @@ impl StoredArray {
     /// Converts stored cells to the column's values.
     pub(super) fn column(&self, cells: Buffer, missing: NullCells) -> Result<ArrayRef, Error> {
         let stored = values::array(self.dtype, cells, missing, self.others_of(missing));
-        self.decoding.decode(stored, || self.place())
+        self.decoding.decode(stored, || self.location())
     }
 
     /// Reads all values of a one-dimensional dataset as coordinates, which cannot be null. `f16`
@@ -202,7 +202,7 @@ impl StoredArray {
             .and_then(|nulls| nulls.iter().position(|valid| !valid))
         {
             return Err(Error::malformed(
-                self.place(),
+                self.location(),
                 "coordinate",
                 format!("null at index {position}"),
                 "a value at every index of the axis",
@@ -229,7 +229,7 @@ impl StoredArray {
         let bytes = self.grid.shape().iter().product::<u64>() * self.dtype.size();
         if bytes > MAX_COORDINATES {
             return Err(Error::malformed(
-                self.place(),
+                self.location(),
                 "shape",
                 format!("{:?} for a dataset of coordinates", self.grid.shape()),
                 format!("at most {MAX_COORDINATES} bytes of coordinates"),
@@ -248,7 +248,7 @@ impl StoredArray {
         Ok(cells.into())
     }
 
-    pub fn place(&self) -> ErrorLocation {
+    pub fn location(&self) -> ErrorLocation {
         ErrorLocation::dataset(self.file.path(), self.dataset.name())
     }
 }

@@ -42,8 +42,8 @@ pub(super) fn axes(
     warnings: &mut Vec<String>,
 ) -> Result<Axes> {
     let mut warn = |field, found: String, expected: String, instead: &str| {
-        let place = ErrorLocation::dataset(file.path(), dataset.name());
-        let error = Error::malformed(place, field, found, expected);
+        let location = ErrorLocation::dataset(file.path(), dataset.name());
+        let error = Error::malformed(location, field, found, expected);
         warnings.push(format!("{error}; {instead}"));
     };
     let rank = dataset.shape().len();

@@ -79,8 +79,8 @@ impl CoordinateDatasets {
         if let Some(error) = refused
             && !self.refused.contains(&error)
         {
-            let place = ErrorLocation::dataset(file.path(), dataset.name());
-            let named = Error::malformed(place, error.field, &error.found, &error.expected);
+            let location = ErrorLocation::dataset(file.path(), dataset.name());
+            let named = Error::malformed(location, error.field, &error.found, &error.expected);
             warnings.push(format!("{named}; the coordinates are not decoded to times"));
             self.refused.push(error);
         }
@@ -194,7 +194,7 @@ impl CoordinateReader for CoordinateDataset {
             Times::Dates(dates) => Ok(Arc::clone(dates)),
             Times::Timestamps(time) => match time.decode(self.values.numbers()?.as_ref()) {
                 Ok(times) => Ok(Arc::new(times)),
-                Err(error) => Err(refused(&self.values.place(), &error)),
+                Err(error) => Err(refused(&self.values.location(), &error)),
             },
         }
     }

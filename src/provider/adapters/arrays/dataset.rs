@@ -68,7 +68,7 @@ impl ArrayDataset {
     ) -> Result<Self, crate::error::Error> {
         let dataset = file
             .dataset(name)
-            .ok_or_else(|| file.no_such_dataset(name))?;
+            .ok_or_else(|| file.listing().no_such_dataset(name))?;
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         let mut warnings = Vec::new();

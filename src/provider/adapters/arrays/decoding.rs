@@ -184,7 +184,7 @@ impl Decoding {
     pub fn decode(
         &self,
         stored: ArrayRef,
-        place: impl FnOnce() -> ErrorLocation,
+        location: impl FnOnce() -> ErrorLocation,
     ) -> Result<ArrayRef, Error> {
         match self {
             Self::None => Ok(stored),
@@ -196,7 +196,7 @@ impl Decoding {
                         Some((_, Some(text))) => texts.append_value(text),
                         Some((code, None)) if categories.missing() != Some(code) => {
                             return Err(Error::malformed(
-                                place(),
+                                location(),
                                 "cell",
                                 format!("code {code}"),
                                 format!("a code of the attribute {}", Categories::ATTRIBUTE),
@@ -219,7 +219,7 @@ impl Decoding {
                     .collect();
                 let times = time
                     .decode_values(&numbers)
-                    .map_err(|error| refused(&place(), &error))?;
+                    .map_err(|error| refused(&location(), &error))?;
                 Ok(match are_dates {
                     // The days of a timestamp in microseconds fit into 32 bits.
                     true => Arc::new(times.unary::<_, Date32Type>(|time| {
@@ -230,7 +230,7 @@ impl Decoding {
             }
             Self::Duration(duration) => duration
                 .decode(&stored)
-                .map_err(|error| refused(&place(), &error)),
+                .map_err(|error| refused(&location(), &error)),
             Self::Unpack { scale, offset } => {
                 // Every stored type casts to Float64.
                 let Ok(numbers) = cast(&stored, &DataType::Float64) else {
@@ -285,9 +285,9 @@ fn not_decoded(error: CfTimeError, warn: &mut dyn FnMut(&'static str, String, St
 }
 
 /// The error for numbers that cannot become times.
-pub(super) fn refused(place: &ErrorLocation, error: &CfTimeError) -> Error {
+pub(super) fn refused(location: &ErrorLocation, error: &CfTimeError) -> Error {
     Error::malformed(
-        place.clone(),
+        location.clone(),
         error.field,
         error.found.clone(),
         format!("{} ({RAW_TIMES})", error.expected),

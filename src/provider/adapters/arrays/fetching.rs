@@ -79,8 +79,8 @@ async fn fetch_all(
     let locate = move || {
         let located = chunks.into_iter().map(|chunk| {
             let located = file.locate(&dataset, &chunk)?;
-            let place = ErrorLocation::chunk(file.path(), dataset.name(), &chunk);
-            Ok((chunk, (located, place)))
+            let location = ErrorLocation::chunk(file.path(), dataset.name(), &chunk);
+            Ok((chunk, (located, location)))
         });
         located.collect::<Result<(Vec<_>, Vec<_>), Error>>()
     };

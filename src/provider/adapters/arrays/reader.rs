@@ -222,7 +222,7 @@ impl WindowReader for StoredWindowReader {
             let bytes = window.cells() * self.array.dtype().size();
             if bytes > MAX_WINDOW {
                 return Err(Error::malformed(
-                    self.array.place(),
+                    self.array.location(),
                     "chunk shape",
                     format!("such that {bytes} bytes must be assembled from several chunks"),
                     format!("at most {MAX_WINDOW} bytes"),

@@ -218,7 +218,7 @@ impl StoredArray {
         };
         // Scaling preserves the order or reverses it.
         let unpack = |bounds: ArrayRef| {
-            let decoded = self.decoding().decode(bounds, || self.place());
+            let decoded = self.decoding().decode(bounds, || self.location());
             decoded.unwrap_or_else(|_| Arc::new(Float64Array::new_null(ranges.len())))
         };
         // Infinity times zero would be NaN.

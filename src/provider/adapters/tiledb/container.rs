@@ -122,11 +122,11 @@ impl TileDbContainer {
                 None => stem()?,
             };
             let name = format!("{prefix}{name}");
-            let place = group.path().display();
+            let path = group.path().display();
             let mut leave_out = |reason: &str| {
                 let location = &member.location;
                 self.warnings.push(format!(
-                    "{place}: the member {name:?} is left out: {location} {reason}"
+                    "{path}: the member {name:?} is left out: {location} {reason}"
                 ));
             };
             if !known.insert(name.clone()) {

@@ -20,10 +20,11 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
-use crate::provider::rules::list_slices::SLICE_LISTS;
+use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
+use crate::provider::rules::sorted_groups::sort_groups;
 
 /// The output of an aggregation.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -69,9 +70,10 @@ fn execute(
     let config = context.session_config().options();
     plan = SINGLE_STAGE.optimize(plan, config)?;
     plan = EnsureRequirements::new().optimize(plan, config)?;
+    plan = sort_groups(plan, context.memory_pool().as_ref())?;
     plan = SPILL_LONG_LIMITS.optimize(plan, config)?;
     plan = RESTART_BUILD_SIDES.optimize(plan, config)?;
-    plan = SLICE_LISTS.optimize(plan, config)?;
+    plan = SLICE_BATCHES.optimize(plan, config)?;
     if plan.output_partitioning().partition_count() > 1 {
         plan = Arc::new(CoalescePartitionsExec::new(plan));
     }

@@ -395,8 +395,8 @@ impl GridJob {
         let along = first..(first + size).min(order.counts[batched]);
         let position = |number: u64| {
             steps[batched] = number;
-            let places = steps.iter().zip(&order.counts);
-            places.fold(0, |position, (place, count)| position * count + place)
+            let axes = steps.iter().zip(&order.counts);
+            axes.fold(0, |position, (step, count)| position * count + step)
         };
         along.map(position).collect()
     }

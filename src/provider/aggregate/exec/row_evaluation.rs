@@ -88,8 +88,8 @@ impl RowEvaluation {
         let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let bind = |expr: &mut Arc<dyn PhysicalExpr>| {
             *expr = replace_columns(expr, &|column| {
-                let place = columns.binary_search(&column).ok()?;
-                Some(Arc::new(Column::new(schema.field(place).name(), place)))
+                let index = columns.binary_search(&column).ok()?;
+                Some(Arc::new(Column::new(schema.field(index).name(), index)))
             })?;
             Ok::<_, datafusion::error::DataFusionError>(())
         };

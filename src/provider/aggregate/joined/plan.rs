@@ -133,8 +133,8 @@ pub(in crate::provider) fn operator(
     let schema: SchemaRef = join_with_groups.schema();
     let renumbered = others.map(|expr| {
         replace_columns(expr, &|number| {
-            let place = needed.binary_search(&number).ok()?;
-            Some(Arc::new(Column::new(schema.field(place).name(), place)))
+            let index = needed.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(schema.field(index).name(), index)))
         })
     })?;
     let program = JoinAggregation {

@@ -274,15 +274,17 @@ impl Groups {
             });
             let times = others.fold(1, |times: u64, (_, set)| times.saturating_mul(set.count()));
             let along = axes.iter().zip(&key);
-            let along: Vec<_> = along.map(|(axis, place)| &axis.distinct[*place]).collect();
-            let place = *places.entry(key).or_insert_with(|| {
+            let along: Vec<_> = along
+                .map(|(axis, number)| &axis.distinct[*number])
+                .collect();
+            let number = *places.entry(key).or_insert_with(|| {
                 all.push(GroupedGrids {
                     counts: GroupCounts::of_axes(along),
                     parts: Vec::new(),
                 });
                 all.len() - 1
             });
-            all[place].parts.push((part, times));
+            all[number].parts.push((part, times));
         }
         all
     }
@@ -300,13 +302,13 @@ impl Groups {
         let cells = Cells::new(&window, &Selection::all(&counts));
         let range = groups.start as u64..groups.end as u64;
         let columns = self.columns.iter().map(|(axis, number)| {
-            let place = order.iter().position(|other| other == axis).unwrap_or(0);
+            let index = order.iter().position(|other| other == axis).unwrap_or(0);
             let values = Coordinates::Values(Arc::clone(&self.axes[*axis].values[*number]));
             // Grouping values may be null, which coordinates are not.
             if self.axes[*axis].values[*number].null_count() > 0 {
                 return self.take(*axis, *number, groups.clone());
             }
-            Ok(cells.coordinates(place, &values, range.clone())?)
+            Ok(cells.coordinates(index, &values, range.clone())?)
         });
         columns.collect()
     }

@@ -69,6 +69,12 @@ impl ArraySettings {
         config.extensions.get::<Self>().is_none_or(setting)
     }
 
+    /// Returns the limits of a session; the defaults if it has no settings of this crate.
+    pub(in crate::provider) fn limits_of(config: &ConfigOptions) -> Limits {
+        let settings = config.extensions.get::<Self>();
+        settings.map_or_else(Limits::default, |settings| settings.limits.clone())
+    }
+
     /// Returns the cache directory, if the session has one.
     #[cfg(any(feature = "hdf5", feature = "remote"))]
     pub(in crate::provider) fn cache(config: &ConfigOptions) -> Option<Arc<CacheDirectory>> {

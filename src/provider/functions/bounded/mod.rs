@@ -28,7 +28,6 @@ use crate::provider::functions::bounded::arguments::Argument;
 use crate::provider::functions::bounded::concatenation::Concatenation;
 use crate::provider::functions::bounded::sizes::Sizes;
 use crate::provider::functions::memory::SessionMemory;
-use crate::provider::sql::budget::Limits;
 
 pub(crate) use crate::provider::functions::bounded::sizes::is_text_or_binary;
 
@@ -36,7 +35,7 @@ pub(crate) use crate::provider::functions::bounded::sizes::is_text_or_binary;
 const UNRESERVED_BYTES: usize = 1 << 20;
 
 /// The names of the bounded functions.
-const BOUNDED: [(&str, Growth); 20] = [
+const BOUNDED: [(&str, Growth); 23] = [
     ("repeat", Growth::Repeat),
     ("lpad", Growth::Pad),
     ("rpad", Growth::Pad),
@@ -45,7 +44,10 @@ const BOUNDED: [(&str, Growth); 20] = [
     ("concat_ws", Growth::ConcatSeparated),
     ("overlay", Growth::Concat),
     ("encode", Growth::Encode),
+    ("regexp_match", Growth::Captures),
     ("regexp_replace", Growth::RegularExpression),
+    ("string_to_array", Growth::Split),
+    ("to_char", Growth::TimeText),
     ("array_to_string", Growth::ListText),
     ("make_array", Growth::ListOf),
     ("array_append", Growth::ListOf),
@@ -76,6 +78,12 @@ enum Growth {
     ConcatSeparated,
     /// `regexp_replace(text, pattern, replacement, flags)`.
     RegularExpression,
+    /// `regexp_match(text, pattern, flags)`, a list with the text of each group.
+    Captures,
+    /// `string_to_array(text, delimiter)`.
+    Split,
+    /// `to_char(time, format)`.
+    TimeText,
     /// `array_to_string(list, separator, null text)`.
     ListText,
     /// A list with the elements of the arguments: `make_array(element, ...)`, `array_concat(list, ...)`.
@@ -88,6 +96,13 @@ enum Growth {
     ListResize,
     /// `range(stop)`, `range(start, stop, step)`.
     Series,
+}
+
+impl Growth {
+    /// Returns `true` if an exact size needs a search of the text.
+    fn searches(self) -> bool {
+        matches!(self, Self::RegularExpression | Self::Captures | Self::Split)
+    }
 }
 
 /// Returns the bounded version of a function that needs a bound and has none yet.
@@ -139,7 +154,7 @@ impl Bounded {
         };
         Ok(match measure(limit) {
             // Too much to reserve for upper bounds.
-            (_, total) if total > limit && self.growth == Growth::RegularExpression => measure(0),
+            (_, total) if total > limit && self.growth.searches() => measure(0),
             sizes => sizes,
         })
     }
@@ -147,11 +162,7 @@ impl Bounded {
 
 impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let config = args.config_options.extensions.get::<ArraySettings>();
-        let limit = match config {
-            Some(config) => config.limits.value_bytes as u64,
-            None => Limits::default().value_bytes as u64,
-        };
+        let limit = ArraySettings::limits_of(&args.config_options).value_bytes as u64;
         let (largest, total) = self.sizes(&args, limit)?;
         if largest > limit {
             return exec_err!(

@@ -13,6 +13,12 @@ use super::arguments::{Argument, DAY, Numbers, list_element};
 /// The maximum length of a number or a time as text, in bytes.
 const NUMBER_BYTES: i64 = 40;
 
+/// The bytes of an element of a list of texts, without the text.
+const OFFSET_BYTES: u64 = 8;
+
+/// The maximum length of a field of a time per byte of the format: `%+` takes 35 bytes.
+const FIELD_BYTES: i64 = 18;
+
 /// The arguments that determine the size of each value.
 pub(super) enum Sizes<'a> {
     /// `count` units of `bytes` bytes each.
@@ -21,6 +27,10 @@ pub(super) enum Sizes<'a> {
     Replaced([&'a Argument; 3]),
     /// A text, a regular expression, the replacement of its matches, and perhaps flags.
     Matched(&'a [Argument], Matcher),
+    /// A text, a regular expression with groups, and perhaps flags.
+    Captured(&'a [Argument], Matcher),
+    /// A text, and the delimiter of its parts.
+    Split([&'a Argument; 2]),
     /// The elements of a list: their size and number, and the sizes of what each element may add.
     Listed {
         bytes: Numbers,
@@ -63,6 +73,14 @@ impl<'a> Sizes<'a> {
             (Growth::Replace, [text, from, to]) => Self::Replaced([text, from, to]),
             (Growth::RegularExpression, [_, _, _, ..]) => {
                 Self::Matched(arguments, Matcher::default())
+            }
+            (Growth::Captures, [_, _, ..]) => Self::Captured(arguments, Matcher::default()),
+            (Growth::Split, [text, delimiter, ..]) => Self::Split([text, delimiter]),
+            (Growth::TimeText, [_, format]) if format.array.data_type().is_string() => {
+                Self::Units {
+                    count: format.lengths()?,
+                    bytes: Numbers::all(FIELD_BYTES),
+                }
             }
             (Growth::ListText, [list, texts @ ..])
                 if list_element(list.array.data_type()).is_some() =>
@@ -139,8 +157,8 @@ impl<'a> Sizes<'a> {
         })
     }
 
-    /// Returns the estimated size of a row's value in bytes, or `None` if the value is null. The matches of
-    /// a regular expression are counted only if the size may exceed `limit`.
+    /// Returns the estimated size of a row's value in bytes, or `None` if the value is null. A text is
+    /// searched for matches only if the size may exceed `limit`.
     pub fn of_row(&self, row: usize, limit: u64) -> Option<u64> {
         match self {
             Self::Units { count, bytes } => {
@@ -158,6 +176,24 @@ impl<'a> Sizes<'a> {
                 Some((text.len() as u64).saturating_add(count.saturating_mul(more)))
             }
             Self::Matched(arguments, matcher) => matched(arguments, matcher, row, limit),
+            Self::Captured(arguments, matcher) => captured(arguments, matcher, row, limit),
+            Self::Split([text, delimiter]) => {
+                let text = text.text(row)?;
+                let size = |parts: u64| {
+                    let offsets = parts.saturating_mul(OFFSET_BYTES);
+                    offsets.saturating_add(text.len() as u64)
+                };
+                let most = size(text.len() as u64 + 1);
+                if most <= limit {
+                    return Some(most);
+                }
+                Some(size(match delimiter.text(row) {
+                    // Without a delimiter, each character is a part.
+                    None => text.chars().count() as u64,
+                    Some("") => 1,
+                    Some(delimiter) => text.matches(delimiter).count() as u64 + 1,
+                }))
+            }
             Self::Listed {
                 bytes,
                 count,
@@ -224,21 +260,46 @@ fn matched(arguments: &[Argument], matcher: &Matcher, row: usize, limit: u64) ->
     if most <= limit {
         return Some(most);
     }
-    // DataFusion composes the expression in the same way.
-    let pattern = match flags.replace('g', "") {
-        flags if flags.is_empty() => pattern.to_string(),
-        flags => format!("(?{flags}){pattern}"),
-    };
-    matcher.count(pattern, value).map(size)
+    let pattern = with_flags(pattern, &flags.replace('g', ""));
+    matcher.measure(pattern, |regex| size(regex.find_iter(value).count() as u64))
 }
 
-/// Counts the matches of regular expressions, and keeps the last one.
+/// Returns an upper bound of the size of a list with the groups of the first match of a regular
+/// expression. `None` if an argument is null, or if the expression is not valid.
+fn captured(arguments: &[Argument], matcher: &Matcher, row: usize, limit: u64) -> Option<u64> {
+    let text = |index: usize| arguments.get(index)?.text(row);
+    let (value, pattern) = (text(0)?, text(1)?);
+    let size = |length: usize, groups: usize| {
+        let bytes = (length as u64).saturating_add(OFFSET_BYTES);
+        bytes.saturating_mul(groups as u64)
+    };
+    let most = size(value.len(), 1 + pattern.matches('(').count());
+    if most <= limit {
+        return Some(most);
+    }
+    let pattern = with_flags(pattern, text(2).unwrap_or_default());
+    matcher.measure(pattern, |regex| {
+        let length = regex.find(value).map_or(0, |found| found.len());
+        size(length, regex.captures_len())
+    })
+}
+
+/// Returns a regular expression with flags, as DataFusion composes it.
+fn with_flags(pattern: &str, flags: &str) -> String {
+    match flags.is_empty() {
+        true => pattern.to_string(),
+        false => format!("(?{flags}){pattern}"),
+    }
+}
+
+/// Compiles regular expressions, and keeps the last one.
 #[derive(Default)]
 pub(super) struct Matcher(RefCell<Option<(String, Option<Regex>)>>);
 
 impl Matcher {
-    /// Returns the number of matches. `None` if the expression is not valid, which the function reports.
-    fn count(&self, pattern: String, text: &str) -> Option<u64> {
+    /// Returns a size that depends on an expression. `None` if the expression is not valid, which the
+    /// function reports.
+    fn measure(&self, pattern: String, size: impl FnOnce(&Regex) -> u64) -> Option<u64> {
         let mut last = self.0.borrow_mut();
         let (_, compiled) = match last.take() {
             Some(known) if known.0 == pattern => last.insert(known),
@@ -247,7 +308,7 @@ impl Matcher {
                 last.insert((pattern, compiled))
             }
         };
-        Some(compiled.as_ref()?.find_iter(text).count() as u64)
+        Some(size(compiled.as_ref()?))
     }
 }
 

@@ -275,10 +275,10 @@ fn evaluate(
     let selected = axes.iter().map(|axis| part.selection.axes()[*axis].clone());
     let cells = Cells::new(&window, &Selection::new(selected.collect()));
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
-    for (place, axis) in axes.iter().enumerate() {
+    for (dimension, axis) in axes.iter().enumerate() {
         let axis = &all[*axis];
         fields.push(Field::new(axis.name(), axis.data_type(), false));
-        columns.push(cells.coordinates(place, axis.coordinates()?, 0..cells.rows())?);
+        columns.push(cells.coordinates(dimension, axis.coordinates()?, 0..cells.rows())?);
     }
     let rows = cells.rows() as usize;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));

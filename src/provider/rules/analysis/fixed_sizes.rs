@@ -9,7 +9,6 @@ use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::rules::analysis::written_times::text;
-use crate::provider::sql::budget::Limits;
 
 /// The number of values of a batch that must fit in eight times `tet.max_value_bytes`.
 const VALUES: usize = 1024;
@@ -60,10 +59,7 @@ impl FunctionRewrite for FixedSizes {
 
 /// Fails if a value of a type takes too many bytes, whether or not it is null.
 fn check_type(data_type: &DataType, config: &ConfigOptions) -> Result<()> {
-    let limit = match config.extensions.get::<ArraySettings>() {
-        Some(settings) => settings.limits.value_bytes,
-        None => Limits::default().value_bytes,
-    };
+    let limit = ArraySettings::limits_of(config).value_bytes;
     let (bytes, limit) = (fixed_bytes(data_type), limit.div_ceil(VALUES));
     if bytes > limit.max(MAX_PRIMITIVE_BYTES) {
         return plan_err!(

@@ -279,8 +279,8 @@ fn merged(
             other => kept.push(Some(other)),
         }
     }
-    for (expression, (place, lists)) in groups {
-        kept[place] = Some(merge(expression, lists));
+    for (expression, (index, lists)) in groups {
+        kept[index] = Some(merge(expression, lists));
     }
     kept.into_iter().flatten().collect()
 }

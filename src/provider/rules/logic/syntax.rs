@@ -68,8 +68,8 @@ fn correct_expression(expression: &mut Expr) {
     };
     if let Some(mut whole) = lifted {
         // The operators removed from the right operand apply to the whole expression instead.
-        let place = leftmost(&mut whole);
-        *place = mem::replace(expression, placeholder());
+        let operand = leftmost(&mut whole);
+        *operand = mem::replace(expression, placeholder());
         *expression = whole;
     }
 }

@@ -172,8 +172,8 @@ mod tests {
     fn token_ranges_are_in_bytes() {
         let text = "SELECT 'é',\n日 'x";
         let mut texts = Vec::new();
-        let broken = lex(&GenericDialect {}, text, |_, place| {
-            texts.push(&text[place]);
+        let broken = lex(&GenericDialect {}, text, |_, range| {
+            texts.push(&text[range]);
             Ok::<(), ()>(())
         });
         assert_eq!(texts, ["SELECT", " ", "'é'", ",", "\n", "日", " "]);

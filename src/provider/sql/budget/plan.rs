@@ -19,7 +19,7 @@ use crate::provider::rules::logic::syntax::correct;
 use crate::provider::sql::budget::balance::Balance;
 use crate::provider::sql::budget::count::{Counter, too_deep};
 use crate::provider::sql::budget::unanalyzed::Unanalyzed;
-use crate::provider::sql::budget::{Limits, inlined, lex, nodes};
+use crate::provider::sql::budget::{inlined, lex, nodes};
 use crate::provider::sql::clauses;
 use crate::provider::sql::named_arguments;
 
@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// # Errors
 /// Fails if a limit is exceeded.
 pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
-    inlined::check_plan(plan, &limits(options))
+    inlined::check_plan(plan, &ArraySettings::limits_of(options))
 }
 
 /// Parses a single statement within its budget, and balances its long chains of AND and OR.
@@ -41,7 +41,7 @@ pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
 /// Fails if a limit is exceeded, or the text is not exactly one statement.
 pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     let options = state.config_options();
-    let limits = limits(options);
+    let limits = ArraySettings::limits_of(options);
     check_bytes(options, sql)?;
     let name = &options.sql_parser.dialect;
     let dialect = dialect_from_str(name)
@@ -132,7 +132,7 @@ fn check_format(state: &SessionState, statement: &Statement) -> Result<()> {
 /// # Errors
 /// Fails if the text is longer than the limit.
 pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
-    let limit = limits(options).statement_bytes;
+    let limit = ArraySettings::limits_of(options).statement_bytes;
     match sql.len() > limit {
         true => plan_err!(
             "the statement has {} bytes, more than {limit}; shorten it, or raise tet.max_statement_bytes",
@@ -140,14 +140,6 @@ pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
         ),
         false => Ok(()),
     }
-}
-
-/// The limits of a session; the defaults if the session has no `tet` settings.
-fn limits(options: &ConfigOptions) -> Limits {
-    let config = options.extensions.get::<ArraySettings>();
-    config
-        .map(|config| config.limits.clone())
-        .unwrap_or_default()
 }
 
 fn is_blank(token: &Token) -> bool {

@@ -14,6 +14,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, Wi
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::side::Side;
 use crate::provider::plans::below::{InlinedInput, columns_in};
+use crate::provider::rules::operators::replace_operators;
 use crate::provider::window::exec::operator::ArrayWindowExec;
 use crate::provider::window::plan::builder::SpecBuilder;
 use crate::provider::window::plan::order::{MAX_INDICES, WindowInput};
@@ -59,13 +60,7 @@ impl PhysicalOptimizerRule for AxisWindows {
                 None => Transformed::no(plan),
             })
         })?;
-        let narrowed = replaced.data.transform_up(|plan| {
-            Ok(match narrow(&plan, config)? {
-                Some(narrowed) => Transformed::yes(narrowed),
-                None => Transformed::no(plan),
-            })
-        })?;
-        Ok(narrowed.data)
+        replace_operators(replaced.data, |plan| narrow(plan, config))
     }
 
     fn name(&self) -> &str {

@@ -63,7 +63,7 @@ impl<W: Write> Canvas<W> {
         let [left, between, right] = self.border.corners[which];
         let widths = shown
             .iter()
-            .map(|place| place.as_ref().map_or(1, |place| place.width));
+            .map(|column| column.as_ref().map_or(1, |column| column.width));
         let parts: Vec<_> = widths
             .map(|width| self.border.horizontal.repeat(width + 2))
             .collect();
@@ -79,13 +79,13 @@ impl<W: Write> Canvas<W> {
         left_out: Effects,
         value: impl Fn(&ShownColumn) -> (&'a str, Effects, bool),
     ) -> io::Result<()> {
-        let cells = shown.iter().map(|place| {
+        let cells = shown.iter().map(|column| {
             let (text, effects, is_cut) =
-                place.as_ref().map_or((ELLIPSIS, left_out, false), &value);
+                column.as_ref().map_or((ELLIPSIS, left_out, false), &value);
             Cell {
                 lines: text.split('\n'),
-                width: place.as_ref().map_or(1, |place| place.width),
-                is_right: place.as_ref().is_some_and(|place| place.is_right),
+                width: column.as_ref().map_or(1, |column| column.width),
+                is_right: column.as_ref().is_some_and(|column| column.is_right),
                 is_cut,
                 effects,
             }

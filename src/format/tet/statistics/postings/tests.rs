@@ -129,9 +129,9 @@ fn a_record_that_claims_too_many_chunks_takes_no_memory() {
     let mut bytes = std::fs::read(&sample.path).unwrap();
     // The file offset of `b`'s shape: 40 bytes before the records, 56 bytes for the record of `a`,
     // four `u32` fields, and the padded name.
-    let place = 40 + 56 + 16 + 8;
-    assert_eq!(bytes[place..place + 8], 4u64.to_le_bytes());
-    bytes[place..place + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    let offset = 40 + 56 + 16 + 8;
+    assert_eq!(bytes[offset..offset + 8], 4u64.to_le_bytes());
+    bytes[offset..offset + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
     let path = sample.folder.path().join("changed.tet");
     std::fs::write(&path, bytes).unwrap();
     let file = TetFile::open(&path, OpenOptions::default()).unwrap();

@@ -1,40 +1,29 @@
 //! The array formats of this crate: how to recognise, open and create their files.
 
+mod file_format;
 #[cfg(feature = "hdf5")]
 mod netcdf;
 #[cfg(all(feature = "remote", feature = "zarr"))]
 mod references;
+#[cfg(feature = "zarr")]
+mod zarr;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use datafusion::prelude::SessionConfig;
-
 use crate::error::Error;
 use crate::format::array::{ArrayWriter, DatasetSpec, Limits};
 use crate::format::npy::{self, NpyFile, NpyWriter};
 use crate::format::tet::{self, FileMetadata, MAGIC, TetFile, TetWriter, is_package};
-#[cfg(feature = "zarr")]
-use crate::format::zarr::{
-    self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
-};
-use crate::provider::adapters::arrays::container::ArrayContainer;
-#[cfg(feature = "hdf5")]
-use crate::provider::adapters::arrays::formats::netcdf::{Hdf5Format, NetcdfFormat};
-#[cfg(all(feature = "remote", feature = "zarr"))]
-use crate::provider::adapters::arrays::formats::references::ReferenceFormat;
+use crate::provider::adapters::arrays::formats::file_format::FileFormat;
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
-#[cfg(feature = "remote")]
-use crate::provider::adapters::registry::RemoteFile;
-use crate::provider::adapters::registry::{Candidate, Format};
+use crate::provider::adapters::registry::Format;
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
 #[cfg(feature = "tiledb")]
 use crate::provider::adapters::tiledb::TileDbFormat;
-use crate::provider::catalog::settings::options::ArrayOptions;
-use crate::provider::source::container::Container;
 
 /// The first bytes of NumPy files: `.npy`, `.npz`, and a `.npz` without arrays.
 const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
@@ -42,16 +31,16 @@ const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 /// Returns the formats of this crate.
 pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
     vec![
-        Arc::new(TetFormat),
+        Arc::new(TET),
         #[cfg(feature = "zarr")]
-        Arc::new(ZarrFormat),
+        Arc::new(zarr::ZarrFormat),
         #[cfg(all(feature = "remote", feature = "zarr"))]
-        Arc::new(ReferenceFormat),
-        Arc::new(NpyFormat),
+        Arc::new(references::ReferenceFormat),
+        Arc::new(NPY),
         #[cfg(feature = "hdf5")]
-        Arc::new(NetcdfFormat),
+        Arc::new(netcdf::NETCDF),
         #[cfg(feature = "hdf5")]
-        Arc::new(Hdf5Format),
+        Arc::new(netcdf::HDF5),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
         #[cfg(feature = "tatami")]
@@ -62,192 +51,43 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
 }
 
 /// `.tet` files, and packages of them (`X.tet.d`).
-#[derive(Debug)]
-struct TetFormat;
-
-impl Format for TetFormat {
-    fn name(&self) -> &'static str {
-        "tet"
-    }
-
-    fn keywords(&self) -> &'static [&'static str] {
-        &["TET"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["tet", "tet.d"]
-    }
-
-    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
-        match candidate.is_directory() {
-            true => is_package(candidate.path()),
-            false => candidate.start().starts_with(&MAGIC),
-        }
-    }
-
-    fn is_found_in_directories(&self, path: &Path) -> bool {
+const TET: FileFormat = FileFormat {
+    name: "tet",
+    keywords: &["TET"],
+    extensions: &["tet", "tet.d"],
+    options: &[],
+    recognises: |candidate| match candidate.is_directory() {
+        true => is_package(candidate.path()),
+        false => candidate.start().starts_with(&MAGIC),
+    },
+    is_found_in_directories: |path| {
         let extension = path.extension().unwrap_or_default();
         (extension.eq_ignore_ascii_case("tet") && path.is_file()) || is_package(path)
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let file = TetFile::open(path, options.open_options(session.options()))?;
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-
-    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
-        Some(Arc::new(TetFormat))
-    }
-
+    },
+    open: |path, options, _| Ok(Arc::new(TetFile::open(path, options)?)),
     #[cfg(feature = "remote")]
-    fn open_remote(
-        &self,
-        file: RemoteFile,
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let object = file.into_object()?;
-        let file = TetFile::open_remote(object, options.open_options(session.options()))?;
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-}
-
-/// Zarr hierarchies and arrays.
-#[cfg(feature = "zarr")]
-#[derive(Debug)]
-struct ZarrFormat;
-
-#[cfg(feature = "zarr")]
-impl Format for ZarrFormat {
-    fn name(&self) -> &'static str {
-        "zarr"
-    }
-
-    fn keywords(&self) -> &'static [&'static str] {
-        &["ZARR"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["zarr"]
-    }
-
-    fn is_directory(&self) -> bool {
-        true
-    }
-
-    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
-        #[cfg(feature = "remote")]
-        if candidate.is_remote() {
-            let mut documents = zarr::ROOT_DOCUMENTS.iter();
-            return documents.any(|name| candidate.has_entry(name));
-        }
-        candidate.is_directory() && zarr::is_hierarchy(candidate.path())
-    }
-
-    fn split_member<'a>(&self, path: &'a Path) -> Option<(&'a Path, String)> {
-        let is_array = zarr::is_array(path);
-        if !is_array && path.exists() {
-            return None;
-        }
-        let above = path.ancestors().skip(1);
-        let above = above.filter(|folder| !folder.as_os_str().is_empty());
-        let root = above.filter(|folder| zarr::is_hierarchy(folder)).last()?;
-        let name = path.strip_prefix(root).ok()?.to_str()?;
-        Some((root, name.replace(std::path::MAIN_SEPARATOR, "/")))
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let links = match options.refuse_outward_links {
-            true => OutwardLinks::Refuse,
-            false => OutwardLinks::Follow,
-        };
-        let access = options.open_options(session.options()).access;
-        let file = ZarrFile::open(path, access, links)?;
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-
-    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
-        Some(Arc::new(ZarrFormat))
-    }
-
-    #[cfg(feature = "remote")]
-    fn open_remote(
-        &self,
-        file: RemoteFile,
-        options: &ArrayOptions,
-        _session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let file = match file {
-            RemoteFile::Directory(directory) => ZarrFile::open_remote(directory)?,
-            RemoteFile::File(file) => {
-                return Err(Error::invalid(
-                    file.path(),
-                    "is a file, not a Zarr directory",
-                ));
-            }
-        };
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-}
+    open_remote: |object, options| Ok(Arc::new(TetFile::open_remote(object, options)?)),
+    with_options: |file, _| Ok(file),
+    creator: || Some(Arc::new(TetCreator)),
+};
 
 /// NumPy files: `.npy`, and `.npz` with several arrays.
-#[derive(Debug)]
-struct NpyFormat;
-
-impl Format for NpyFormat {
-    fn name(&self) -> &'static str {
-        "npy"
-    }
-
-    fn keywords(&self) -> &'static [&'static str] {
-        &["NPY", "NPZ"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["npy", "npz"]
-    }
-
-    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+const NPY: FileFormat = FileFormat {
+    name: "npy",
+    keywords: &["NPY", "NPZ"],
+    extensions: &["npy", "npz"],
+    options: &[],
+    recognises: |candidate| {
         let mut magics = NUMPY.iter();
         magics.any(|magic| candidate.start().starts_with(magic))
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let access = options.open_options(session.options()).access;
-        let file = NpyFile::open(path, access)?;
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-
-    fn creator(&self) -> Option<Arc<dyn CreateArrays>> {
-        Some(Arc::new(NpyFormat))
-    }
-
+    },
+    is_found_in_directories: |_| false,
+    open: |path, options, _| Ok(Arc::new(NpyFile::open(path, options.access)?)),
     #[cfg(feature = "remote")]
-    fn open_remote(
-        &self,
-        file: RemoteFile,
-        options: &ArrayOptions,
-        _session: &SessionConfig,
-    ) -> Result<Arc<dyn Container>, Error> {
-        let file = NpyFile::open_remote(file.into_object()?)?;
-        Ok(ArrayContainer::shared(Arc::new(file), options))
-    }
-}
+    open_remote: |object, _| Ok(Arc::new(NpyFile::open_remote(object)?)),
+    with_options: |file, _| Ok(file),
+    creator: || Some(Arc::new(NpyCreator)),
+};
 
 /// Returns `true` if an option has the second of two values, `false` if it has the first or is unset.
 fn is_second(
@@ -265,7 +105,11 @@ fn is_second(
     }
 }
 
-impl TetFormat {
+/// Creates `.tet` files.
+#[derive(Debug)]
+struct TetCreator;
+
+impl TetCreator {
     /// The option that embeds zone maps. The file's footer is then of version 2.
     const ZONE_MAPS: &'static str = "zone_maps";
 
@@ -274,7 +118,7 @@ impl TetFormat {
     }
 }
 
-impl CreateArrays for TetFormat {
+impl CreateArrays for TetCreator {
     fn limits(&self) -> Limits {
         tet::LIMITS
     }
@@ -314,57 +158,11 @@ impl CreateArrays for TetFormat {
     }
 }
 
-#[cfg(feature = "zarr")]
-impl ZarrFormat {
-    /// The option that selects the version of the format.
-    const VERSION: &'static str = "zarr_format";
+/// Creates `.npy` and `.npz` files.
+#[derive(Debug)]
+struct NpyCreator;
 
-    fn version(options: &BTreeMap<String, String>) -> Result<ZarrVersion, String> {
-        Ok(match is_second(options, Self::VERSION, ["3", "2"])? {
-            true => ZarrVersion::V2,
-            false => ZarrVersion::V3,
-        })
-    }
-}
-
-#[cfg(feature = "zarr")]
-impl CreateArrays for ZarrFormat {
-    fn limits(&self) -> Limits {
-        zarr::LIMITS
-    }
-
-    fn keeps_group_attributes(&self) -> bool {
-        true
-    }
-
-    fn creates_directories(&self) -> bool {
-        true
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &[Self::VERSION]
-    }
-
-    fn check_options(&self, options: &BTreeMap<String, String>) -> Result<(), String> {
-        Self::version(options).map(drop)
-    }
-
-    fn create(
-        &self,
-        path: &Path,
-        specs: Vec<DatasetSpec>,
-        settings: &CreateSettings,
-    ) -> Result<Box<dyn ArrayWriter>, Error> {
-        let version = Self::version(&settings.format_options);
-        let version = version.map_err(|message| Error::invalid(path, message))?;
-        let options = ZarrWriteOptions { version };
-        let writer = ZarrWriter::create(path, specs, options)?;
-        let groups = settings.group_attributes.clone();
-        Ok(Box::new(writer.with_group_attributes(groups)))
-    }
-}
-
-impl CreateArrays for NpyFormat {
+impl CreateArrays for NpyCreator {
     fn limits(&self) -> Limits {
         npy::LIMITS
     }

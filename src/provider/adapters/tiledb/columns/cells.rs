@@ -293,8 +293,8 @@ impl Column {
     }
 
     fn malformed(&self, field: &'static str, found: impl ToString) -> Error {
-        let place = ErrorLocation::part(&self.path, format!("column {:?}", self.name));
-        Error::malformed(place, field, found.to_string(), self.stored_type())
+        let location = ErrorLocation::part(&self.path, format!("column {:?}", self.name));
+        Error::malformed(location, field, found.to_string(), self.stored_type())
     }
 }
 

@@ -119,8 +119,8 @@ impl DenseColumn {
         self.values.as_slice_mut()[to * self.width..][..bytes.len()].copy_from_slice(bytes);
         if let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0) {
             let valid = self.valid.get_or_insert_with(|| vec![true; count]);
-            for place in 0..length {
-                valid[to + place] = nulls.is_valid(from + place);
+            for offset in 0..length {
+                valid[to + offset] = nulls.is_valid(from + offset);
             }
         }
     }

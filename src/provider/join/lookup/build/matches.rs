@@ -108,9 +108,9 @@ impl Matches {
         let mut rows = vec![0; offsets[count] as usize];
         for (row, index) in indices.iter().enumerate() {
             if *index != NO_KEY {
-                let place = &mut next[*index as usize];
-                rows[*place as usize] = row as u32;
-                *place += 1;
+                let end = &mut next[*index as usize];
+                rows[*end as usize] = row as u32;
+                *end += 1;
             }
         }
         Self::Many { offsets, rows }

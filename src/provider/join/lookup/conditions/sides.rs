@@ -67,10 +67,10 @@ impl BothSides {
     /// Returns an expression over the build side alone, over its columns.
     pub fn of_build(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         replace_columns(expr, &|number| {
-            let place = number.checked_sub(self.width)?;
+            let index = number.checked_sub(self.width)?;
             Some(Arc::new(Column::new(
                 self.schema.field(number).name(),
-                place,
+                index,
             )))
         })
     }

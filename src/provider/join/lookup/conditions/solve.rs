@@ -328,19 +328,19 @@ impl<'a> Pairs<'a> {
     fn with_literals(&self, row: usize) -> Result<Arc<dyn PhysicalExpr>> {
         let axes = self.condition.axes.len();
         let mut values: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
-        for place in 0..axes {
+        for index in 0..axes {
             values.push(Arc::new(Column::new(
-                self.schema.field(place).name(),
-                place,
+                self.schema.field(index).name(),
+                index,
             )));
         }
-        for (place, column) in self.condition.columns.iter().enumerate() {
+        for (index, column) in self.condition.columns.iter().enumerate() {
             let value = ScalarValue::try_from_array(self.rows.column(*column), row)?;
-            let field = self.schema.field(axes + place);
+            let field = self.schema.field(axes + index);
             let metadata = Some(FieldMetadata::from(field));
             values.push(Arc::new(Literal::new_with_metadata(value, metadata)));
         }
-        replace_columns(&self.condition.expr, &|place| values.get(place).cloned())
+        replace_columns(&self.condition.expr, &|index| values.get(index).cloned())
     }
 }
 

@@ -336,8 +336,8 @@ fn moved(
     schema: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     replace_columns(expr, &|number| {
-        let place = kept.binary_search(&number).ok()?;
-        Some(Arc::new(Column::new(schema.field(place).name(), place)))
+        let index = kept.binary_search(&number).ok()?;
+        Some(Arc::new(Column::new(schema.field(index).name(), index)))
     })
 }
 

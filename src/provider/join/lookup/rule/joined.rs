@@ -151,9 +151,9 @@ impl Joined {
         let used = columns_in(conjuncts.iter());
         let schema = Arc::new(filter.schema().project(&used)?);
         let expression = replace_columns(&expression, &|number| {
-            let place = used.binary_search(&number).ok()?;
-            let name = schema.field(place).name();
-            Some(Arc::new(Column::new(name, place)))
+            let index = used.binary_search(&number).ok()?;
+            let name = schema.field(index).name();
+            Some(Arc::new(Column::new(name, index)))
         })?;
         let columns = used
             .iter()

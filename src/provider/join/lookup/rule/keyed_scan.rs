@@ -70,8 +70,8 @@ pub(super) fn over_scan(
     table: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     replace_columns(expr, &|number| {
-        let place = columns.iter().position(|column| *column == number)?;
-        Some(Arc::new(Column::new(table.field(number).name(), place)))
+        let index = columns.iter().position(|column| *column == number)?;
+        Some(Arc::new(Column::new(table.field(number).name(), index)))
     })
 }
 
@@ -187,10 +187,10 @@ impl KeyedScan {
         let alias = key_index.clone();
         output.push(ProjectionExpr { expr, alias });
         let is_same = output.len() == columns.len()
-            && output.iter().enumerate().all(|(place, projected)| {
+            && output.iter().enumerate().all(|(index, projected)| {
                 let column = projected.expr.downcast_ref::<Column>();
                 column.is_some_and(|column| {
-                    column.index() == place && column.name() == projected.alias
+                    column.index() == index && column.name() == projected.alias
                 })
             });
         let scan: Arc<dyn ExecutionPlan> = self.scan.clone().into_exec();

@@ -7,7 +7,6 @@ mod stacked;
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
@@ -26,6 +25,7 @@ use crate::provider::join::lookup::rule::joined::{Joined, UsedColumns};
 use crate::provider::join::lookup::rule::keyed_scan::{KeyedScan, ScanFilter};
 use crate::provider::join::side::Side;
 use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
+use crate::provider::rules::operators::replace_operators;
 
 /// The maximum number of key indices per cell of a build side that keeps its cells by key index.
 const MAX_PER_CELL: u64 = 4;
@@ -65,17 +65,10 @@ impl PhysicalOptimizerRule for LookupJoins {
         if !ArraySettings::is_on(config, |settings| settings.lookup_joins) {
             return Ok(plan);
         }
-        let replaced = plan.transform_up(|plan| {
-            let replaced = match plan.is::<ProjectionExec>() {
-                true => narrow(&plan, config)?,
-                false => in_session(&plan, config)?.map(|operator| Arc::new(operator) as _),
-            };
-            Ok(match replaced {
-                Some(replaced) => Transformed::yes(replaced),
-                None => Transformed::no(plan),
-            })
-        })?;
-        Ok(replaced.data)
+        replace_operators(plan, |plan| match plan.is::<ProjectionExec>() {
+            true => narrow(plan, config),
+            false => Ok(in_session(plan, config)?.map(|operator| Arc::new(operator) as _)),
+        })
     }
 
     fn name(&self) -> &str {
