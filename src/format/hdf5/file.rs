@@ -1,12 +1,12 @@
 //! An open HDF5 file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Payload, StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -63,7 +63,9 @@ pub struct Hdf5File {
     /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
     /// The attributes of groups, by path.
-    groups: BTreeMap<String, BTreeMap<String, String>>,
+    groups: GroupAttributes,
+    /// The index of the dataset that each soft link leads to.
+    link_targets: HashMap<usize, usize>,
     warnings: Vec<String>,
 }
 
@@ -133,6 +135,7 @@ impl Hdf5File {
             arrays: contents.arrays,
             by_name,
             groups: contents.groups,
+            link_targets: contents.link_targets,
             warnings: contents.warnings,
         })
     }
@@ -200,8 +203,14 @@ impl ArrayFile for Hdf5File {
         &self.warnings
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        self.groups.get(group)
+    fn link_target(&self, dataset: &Dataset) -> Option<&Dataset> {
+        let number = usize::try_from(dataset.id()).ok()?;
+        let target = self.link_targets.get(&number)?;
+        self.datasets.get(*target)
+    }
+
+    fn groups(&self) -> Option<&GroupAttributes> {
+        Some(&self.groups)
     }
 
     fn attributes_describe_cells(&self) -> bool {

@@ -1,12 +1,12 @@
 //! An open classic NetCDF file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Payload, StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -71,7 +71,8 @@ pub struct NetcdfFile {
     storage: Arc<Storage>,
     access: Access,
     version: u8,
-    attributes: BTreeMap<String, String>,
+    /// The attributes of the file, which has no groups.
+    groups: GroupAttributes,
     datasets: Vec<Dataset>,
     /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
@@ -128,7 +129,10 @@ impl NetcdfFile {
             path: path.to_path_buf(),
             access,
             version: header.version,
-            attributes: attributes::of_file(&header.attributes, &mut leave_out),
+            groups: GroupAttributes::from([(
+                String::new(),
+                attributes::of_file(&header.attributes, &mut leave_out),
+            )]),
             datasets: Vec::new(),
             by_name: HashMap::new(),
             arrays: Vec::new(),
@@ -309,8 +313,8 @@ impl ArrayFile for NetcdfFile {
         self.array(dataset).ok().map(|array| &array.metadata)
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        group.is_empty().then_some(&self.attributes)
+    fn groups(&self) -> Option<&GroupAttributes> {
+        Some(&self.groups)
     }
 
     fn warnings(&self) -> &[String] {
