@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures tet-sql and xarray over the same NetCDF files, and checks that their answers agree.
 
-    python3 benches/peers/netcdf.py FOLDER [PATH OF tet-sql]
+    python3 benches/peers/netcdf.py DIRECTORY [PATH OF tet-sql]
 
-FOLDER receives the files, about 1.4 GB: 400 x 512 x 512 cells of float32, as NetCDF-4 with shuffle and deflate (level 4) in
+DIRECTORY receives the files, about 1.4 GB: 400 x 512 x 512 cells of float32, as NetCDF-4 with shuffle and deflate (level 4) in
 chunks of 10 x 256 x 256, as NetCDF-4 without chunks, as classic NetCDF (CDF-5), and as raw `.tet`.
 
 tet-sql is measured as a whole process. xarray opens the file anew in each run, in this process, with each of its engines
@@ -54,14 +54,14 @@ def write(path, cells, form, **storage):
         file.createVariable("t", "f4", DIMENSIONS, **storage)[:] = cells
 
 
-def files(folder, tet_sql):
+def files(directory, tet_sql):
     """Writes the files that do not exist, and returns the path of each."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     paths = {
-        "deflate": folder / "deflate.nc",
-        "contiguous": folder / "contiguous.nc",
-        "classic": folder / "classic.nc",
-        "raw .tet": folder / "raw.tet",
+        "deflate": directory / "deflate.nc",
+        "contiguous": directory / "contiguous.nc",
+        "classic": directory / "classic.nc",
+        "raw .tet": directory / "raw.tet",
     }
     if not paths["raw .tet"].exists():
         random = np.random.default_rng(7)
@@ -115,13 +115,15 @@ def peak_memory(command):
             found = re.search(r"VmHWM:\s*(\d+) kB", status)
             peak = max(peak, int(found[1]) if found else 0)
             time.sleep(0.001)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
     return peak / 1024
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
+    directory = pathlib.Path(sys.argv[1])
     tet_sql = sys.argv[2] if len(sys.argv) > 2 else "tet-sql"
-    paths = files(folder, tet_sql)
+    paths = files(directory, tet_sql)
     engines = [name for name, module in [("netcdf4", "netCDF4"), ("h5netcdf", "h5netcdf")] if is_installed(module)]
     versions = f"xarray {xarray.__version__}, netCDF4 {netCDF4.__version__}, h5py {h5py.__version__}"
     print(f"{versions}\n\n| query | file | tet-sql, ms |", "".join(f" xarray, {engine}, ms |" for engine in engines))

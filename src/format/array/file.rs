@@ -18,6 +18,18 @@ use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
 use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 
+/// The attributes of groups, by the path of the group without a leading slash, which is empty for the
+/// file itself.
+pub type GroupAttributes = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Returns the paths of the groups that a dataset or a group is in: the empty path of the file itself,
+/// `a` and `a/b` for `a/b/name`.
+#[cfg(any(feature = "cli", feature = "zarr"))]
+pub(crate) fn groups_of(name: &str) -> impl Iterator<Item = &str> {
+    let slashes = name.match_indices('/');
+    std::iter::once("").chain(slashes.map(|(slash, _)| &name[..slash]))
+}
+
 /// An open file of n-dimensional arrays ("datasets"), each cut into a regular grid of chunks.
 ///
 /// Chunks at the border are clipped to the shape. Cells are row-major and little-endian.
@@ -51,10 +63,21 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
 
+    /// Returns the dataset that has the same cells under its own name, if `dataset` is another name, such as
+    /// a soft link.
+    fn link_target(&self, _dataset: &Dataset) -> Option<&Dataset> {
+        None
+    }
+
+    /// Returns the attributes of all groups; `None` if the format has no such attributes.
+    fn groups(&self) -> Option<&GroupAttributes> {
+        None
+    }
+
     /// Returns the attributes of a group, or of the file itself if the path of the group is empty.
     /// `None` if there are none, or the format has no such attributes.
-    fn group_attributes(&self, _group: &str) -> Option<&BTreeMap<String, String>> {
-        None
+    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
+        self.groups()?.get(group)
     }
 
     /// Returns the warnings raised while opening the file.

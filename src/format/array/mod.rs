@@ -34,7 +34,9 @@ pub use decoding::DecodeContext;
 #[cfg(any(feature = "hdf5", feature = "zarr"))]
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
-pub use file::{ArrayFile, Payload, StoredChunk};
+#[cfg(any(feature = "cli", feature = "zarr"))]
+pub(crate) use file::groups_of;
+pub use file::{ArrayFile, GroupAttributes, Payload, StoredChunk};
 pub use listing::Listing;
 #[cfg(feature = "remote")]
 pub(crate) use located::{ChunkBytes, fetch_all};

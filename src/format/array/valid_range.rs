@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::decoding::DecodeContext;
 use crate::format::array::dtype::Dtype;
-use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
+use crate::format::array::file::{ArrayFile, GroupAttributes, Payload, StoredChunk};
 use crate::format::array::listing::Listing;
 #[cfg(feature = "remote")]
 use crate::format::array::located::LocatedChunk;
@@ -220,8 +220,12 @@ impl ArrayFile for ValidRangeFile {
         }
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        self.file.group_attributes(group)
+    fn link_target(&self, dataset: &Dataset) -> Option<&Dataset> {
+        self.file.link_target(dataset)
+    }
+
+    fn groups(&self) -> Option<&GroupAttributes> {
+        self.file.groups()
     }
 
     fn attributes_describe_cells(&self) -> bool {

@@ -1,12 +1,13 @@
 //! An open HDF5 file.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Listing, Payload,
+    StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -59,7 +60,9 @@ pub struct Hdf5File {
     tables: Option<CachedTables>,
     arrays: Vec<Hdf5Array>,
     /// The attributes of groups, by path.
-    groups: BTreeMap<String, BTreeMap<String, String>>,
+    groups: GroupAttributes,
+    /// The index of the dataset that each soft link leads to.
+    link_targets: HashMap<usize, usize>,
 }
 
 impl Hdf5File {
@@ -126,6 +129,7 @@ impl Hdf5File {
             tables,
             arrays: contents.arrays,
             groups: contents.groups,
+            link_targets: contents.link_targets,
         })
     }
 
@@ -171,8 +175,14 @@ impl ArrayFile for Hdf5File {
         self.array(dataset).ok().map(|array| &array.metadata)
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        self.groups.get(group)
+    fn link_target(&self, dataset: &Dataset) -> Option<&Dataset> {
+        let number = usize::try_from(dataset.id()).ok()?;
+        let target = self.link_targets.get(&number)?;
+        self.listing.datasets().get(*target)
+    }
+
+    fn groups(&self) -> Option<&GroupAttributes> {
+        Some(&self.groups)
     }
 
     fn attributes_describe_cells(&self) -> bool {

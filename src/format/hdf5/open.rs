@@ -6,7 +6,9 @@ use std::path::Path;
 use hdf5_reader::messages::MSG_DATATYPE;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::{Dataset, DatasetMetadata, DecodeContext, Dtype, checked_product};
+use crate::format::array::{
+    Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, checked_product,
+};
 use crate::format::hdf5::array::{Hdf5Array, Opened};
 use crate::format::hdf5::layout::{self, Layout};
 use crate::format::hdf5::metadata::attributes::{Attributes, Number, Value};
@@ -44,7 +46,9 @@ pub(super) struct Contents {
     pub datasets: Vec<Dataset>,
     pub arrays: Vec<Hdf5Array>,
     /// The attributes of groups, by path, which is empty for the root group.
-    pub groups: BTreeMap<String, BTreeMap<String, String>>,
+    pub groups: GroupAttributes,
+    /// The index of the dataset that each soft link leads to.
+    pub link_targets: HashMap<usize, usize>,
     pub warnings: Vec<String>,
 }
 
@@ -65,6 +69,10 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
     let mut contents = Contents::default();
     for (path, found) in &tree.unreadable {
         contents.warnings.push(left_out(file.path, path, found));
+    }
+    for found in &tree.left_out {
+        let warning = format!("{}: has {found}", file.path.display());
+        contents.warnings.push(warning);
     }
     let mut heaps = Heaps::default();
     let budget = source.length().max(MIN_ATTRIBUTE_BYTES);
@@ -131,6 +139,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         let index = indices.get(tree.datasets[*dataset].path.as_str())?;
         Some((*index, alias.as_str()))
     });
+    let mut numbers = HashMap::new();
     for (index, path) in stored.clone().chain(aliases) {
         let (object, extent, attributes) = &described[index];
         if dimensions::is_without_variable(attributes) {
@@ -140,6 +149,11 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         let dimensions = all[index].clone();
         match reader.build(number, path, object, extent, attributes, dimensions) {
             Ok((dataset, array)) => {
+                // The dataset itself comes before its further names.
+                let target = *numbers.entry(index).or_insert(number);
+                if target != number {
+                    contents.link_targets.insert(number, target);
+                }
                 contents.datasets.push(dataset);
                 contents.arrays.push(array);
             }

@@ -1,7 +1,7 @@
 //! [`CacheDirectory`]: keeps bytes that are slow to obtain in a directory, for later processes.
 
 use std::collections::HashMap;
-use std::fs::{DirEntry, File};
+use std::fs::DirEntry;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tempfile::{Builder, NamedTempFile};
 
+use crate::format::io::handles;
 use crate::format::io::unfinished::Unfinished;
 
 /// The first bytes of an entry, with the version of its layout.
@@ -25,8 +26,10 @@ const UNFINISHED_SUFFIX: &str = ".tmp";
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// The time of an entry's last use is recorded with this accuracy.
 const USE_ACCURACY: Duration = Duration::from_secs(60);
-/// The directory is listed again once a process has written this share of its maximum size.
-const SHARE_BETWEEN_LISTINGS: u64 = 16;
+/// The directory is listed again once a process has written its maximum size, divided by this number.
+const LISTING_DIVISOR: u64 = 16;
+/// The number of bytes that an entry takes on a disk at least: a block of common file systems.
+const MIN_ENTRY_BYTES: u64 = 4096;
 /// The directories that this process uses.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Arc<CacheDirectory>>>> = LazyLock::new(Mutex::default);
 
@@ -47,7 +50,7 @@ static OPEN: LazyLock<Mutex<HashMap<PathBuf, Arc<CacheDirectory>>>> = LazyLock::
 pub(crate) struct CacheDirectory {
     path: PathBuf,
     max_bytes: AtomicU64,
-    /// The bytes that this process has written since it listed the directory; `None` before it did.
+    /// The bytes that this process has written since it started to list the directory; `None` before it did.
     written: Mutex<Option<u64>>,
     counts: Counts,
 }
@@ -121,7 +124,7 @@ impl CacheDirectory {
     }
 
     fn max_entry_bytes(&self) -> u64 {
-        self.max_bytes.load(Ordering::Relaxed) / SHARE_BETWEEN_LISTINGS
+        self.max_bytes.load(Ordering::Relaxed) / LISTING_DIVISOR
     }
 
     /// Returns the path of the entry of a key. The entries are in 256 directories, so that none is long.
@@ -133,12 +136,13 @@ impl CacheDirectory {
     }
 
     fn read(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let mut file = File::open(self.entry(key)).ok()?;
+        // A named pipe would wait for its other end, and is not opened.
+        let mut file = handles::open(&self.entry(key), &handles::SHARED).ok()?;
         let metadata = file.metadata().ok()?;
         // A directory may have shrunk: entries of another process may be larger than this one's.
         let length = usize::try_from(metadata.len()).ok()?;
         let limit = self.max_bytes.load(Ordering::Relaxed);
-        if !metadata.is_file() || length < HEADER_BYTES || metadata.len() > limit {
+        if length < HEADER_BYTES || metadata.len() > limit {
             return None;
         }
         let mut header = [0; HEADER_BYTES];
@@ -185,15 +189,17 @@ impl CacheDirectory {
 
     /// Counts bytes that were written, and now and then lists the directory.
     fn account(&self, bytes: u64) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = written.map(|sum| sum + bytes);
-        *written = match sum {
-            Some(sum) if sum <= self.max_entry_bytes() => Some(sum),
-            _ => {
-                self.delete_unused();
-                Some(0)
-            }
+        let is_due = {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let sum = written.map(|sum| sum.saturating_add(on_disk(bytes)));
+            let kept = sum.filter(|sum| *sum <= self.max_entry_bytes());
+            *written = Some(kept.unwrap_or(0));
+            kept.is_none()
         };
+        // Listing takes time, in which other threads may write.
+        if is_due {
+            self.delete_unused();
+        }
     }
 
     /// Deletes the entries that were not used for the longest time. What is left is smaller than the maximum
@@ -208,7 +214,7 @@ impl CacheDirectory {
                 let name = name.to_string_lossy();
                 let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 if name.ends_with(ENTRY_SUFFIX) && metadata.is_file() {
-                    entries.push((time, metadata.len(), file.path()));
+                    entries.push((time, on_disk(metadata.len()), file.path()));
                 } else if name.ends_with(UNFINISHED_SUFFIX)
                     && time.elapsed().is_ok_and(|age| age > ABANDONED)
                 {
@@ -216,7 +222,8 @@ impl CacheDirectory {
                 }
             }
         }
-        let keep = self.max_bytes.load(Ordering::Relaxed) - 2 * self.max_entry_bytes();
+        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+        let keep = max_bytes - 2 * (max_bytes / LISTING_DIVISOR);
         let mut total: u64 = entries.iter().map(|(_, length, _)| length).sum();
         entries.sort();
         for (_, length, path) in entries {
@@ -228,6 +235,11 @@ impl CacheDirectory {
             total -= length;
         }
     }
+}
+
+/// Returns the number of bytes of a disk that an entry of this length takes.
+fn on_disk(length: u64) -> u64 {
+    length.max(MIN_ENTRY_BYTES)
 }
 
 fn checksum<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
@@ -249,7 +261,8 @@ fn listed(directory: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     directory.read_dir().into_iter().flatten().flatten()
 }
 
-/// Returns `true` for a directory of entries: two digits. Others are none of the cache's.
+/// Returns `true` for a directory of entries, whose name is two digits. Other directories do not belong to
+/// the cache.
 fn is_directory(entry: &DirEntry) -> bool {
     let name = entry.file_name();
     name.len() == 2
@@ -259,6 +272,8 @@ fn is_directory(entry: &DirEntry) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn files(directory: &Path) -> Vec<PathBuf> {
@@ -269,10 +284,8 @@ mod tests {
 
     fn size(directory: &Path) -> u64 {
         let files = files(directory);
-        files
-            .iter()
-            .map(|path| path.metadata().unwrap().len())
-            .sum()
+        let lengths = files.iter().map(|path| path.metadata().unwrap().len());
+        lengths.map(on_disk).sum()
     }
 
     #[test]
@@ -323,7 +336,7 @@ mod tests {
     #[test]
     fn a_directory_keeps_the_entries_that_were_used_last() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = CacheDirectory::at(directory.path(), 64 << 10);
+        let cache = CacheDirectory::at(directory.path(), 256 << 10);
         let foreign = directory.path().join("notes.txt");
         std::fs::write(&foreign, "of the user").unwrap();
         let old = SystemTime::now() - Duration::from_secs(7200);
@@ -336,12 +349,52 @@ mod tests {
             file.unwrap().set_modified(time).unwrap();
             // Reading makes an entry new.
             assert!(cache.get(&0u32.to_le_bytes()).is_some());
-            assert!(size(directory.path()) <= 64 << 10);
+            assert!(size(directory.path()) <= 256 << 10);
         }
         assert!(cache.get(&199u32.to_le_bytes()).is_some());
         assert!(cache.get(&1u32.to_le_bytes()).is_none());
-        assert!(size(directory.path()) > 40 << 10);
+        assert!(size(directory.path()) > 160 << 10);
         assert!(foreign.exists());
+    }
+
+    /// With the size of an entry's block on the disk, not with its length.
+    #[test]
+    fn many_small_entries_are_deleted_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = CacheDirectory::at(directory.path(), 128 << 10);
+        for number in 0..200u32 {
+            cache.put(&number.to_le_bytes(), b"");
+        }
+        assert!(files(directory.path()).len() <= 32);
+    }
+
+    /// Whatever other threads set the maximum size to meanwhile.
+    #[test]
+    fn the_maximum_size_may_change_while_entries_are_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..2000 {
+                    CacheDirectory::at(directory.path(), (round % 2) << 20);
+                }
+            });
+            let cache = CacheDirectory::at(directory.path(), 1 << 20);
+            for _ in 0..2000 {
+                cache.delete_unused();
+            }
+        });
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_named_pipe_in_the_place_of_an_entry_is_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = CacheDirectory::at(directory.path(), 1 << 20);
+        let entry = cache.entry(b"key");
+        create_private(entry.parent().unwrap()).unwrap();
+        let status = std::process::Command::new("mkfifo").arg(&entry).status();
+        assert!(status.unwrap().success());
+        assert_eq!(cache.get(b"key"), None);
     }
 
     #[test]
@@ -372,7 +425,7 @@ mod tests {
     #[test]
     fn many_writers_and_readers_share_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = &CacheDirectory::at(directory.path(), 32 << 10);
+        let cache = &CacheDirectory::at(directory.path(), 128 << 10);
         std::thread::scope(|scope| {
             for writer in 0..4u8 {
                 scope.spawn(move || {

@@ -1,12 +1,12 @@
 //! An open classic NetCDF file.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Listing, Payload,
+    StoredChunk,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -70,7 +70,8 @@ pub struct NetcdfFile {
     listing: Listing,
     storage: Arc<Storage>,
     version: u8,
-    attributes: BTreeMap<String, String>,
+    /// The attributes of the file, which has no groups.
+    groups: GroupAttributes,
     arrays: Vec<Array>,
 }
 
@@ -123,7 +124,7 @@ impl NetcdfFile {
         let mut file = Self {
             listing,
             version: header.version,
-            attributes,
+            groups: GroupAttributes::from([(String::new(), attributes)]),
             arrays: Vec::new(),
             storage,
         };
@@ -282,8 +283,8 @@ impl ArrayFile for NetcdfFile {
         self.array(dataset).ok().map(|array| &array.metadata)
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        group.is_empty().then_some(&self.attributes)
+    fn groups(&self) -> Option<&GroupAttributes> {
+        Some(&self.groups)
     }
 
     fn attributes_describe_cells(&self) -> bool {

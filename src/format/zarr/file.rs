@@ -1,6 +1,5 @@
 //! Zarr hierarchies as [`ArrayFile`]s.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +7,8 @@ use crate::error::{Error, ErrorLocation, Result};
 #[cfg(feature = "remote")]
 use crate::format::array::LocatedChunk;
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Listing, Payload,
+    StoredChunk,
 };
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
@@ -100,8 +100,8 @@ impl ArrayFile for ZarrFile {
         Some(self.folder.arrays()[number].metadata())
     }
 
-    fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        self.folder.group_attributes(group)
+    fn groups(&self) -> Option<&GroupAttributes> {
+        Some(self.folder.groups())
     }
 
     fn attributes_describe_cells(&self) -> bool {

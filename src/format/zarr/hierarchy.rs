@@ -1,6 +1,5 @@
 //! Opens a hierarchy, and reads the chunks of its arrays.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorLocation, Result};
 #[cfg(feature = "remote")]
 use crate::format::array::ChunkBytes;
-use crate::format::array::{DecodeContext, Payload};
+use crate::format::array::{DecodeContext, GroupAttributes, Payload};
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteDirectory;
@@ -17,7 +16,6 @@ use crate::format::zarr::array::ZarrArray;
 use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
 use crate::format::zarr::local::LocalFiles;
 use crate::format::zarr::metadata::Description;
-use crate::format::zarr::metadata::attributes::GroupAttributes;
 use crate::format::zarr::metadata::element::CellKind;
 #[cfg(feature = "remote")]
 use crate::format::zarr::remote::{self, RemoteFiles};
@@ -121,9 +119,9 @@ impl ZarrHierarchy {
         &self.arrays
     }
 
-    /// Returns the attributes of a group as texts; of the root if the path is empty.
-    pub fn group_attributes(&self, group: &str) -> Option<&BTreeMap<String, String>> {
-        self.groups.get(group)
+    /// Returns the attributes of all groups as texts, by path, which is empty for the root.
+    pub fn groups(&self) -> &GroupAttributes {
+        &self.groups
     }
 
     /// Returns the warnings raised on opening: mainly the arrays that were left out, and why.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::zarr::metadata::attributes::{GroupAttributes, texts};
+use crate::format::array::GroupAttributes;
+use crate::format::zarr::metadata::attributes::texts;
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
@@ -51,8 +52,8 @@ pub(super) struct Nodes {
 /// The kind of a directory.
 enum DirectoryKind {
     Array(Documents, Vec<Source>),
-    /// A group, with its attributes.
-    Group(Value),
+    /// A group, with its attributes if they can be read.
+    Group(Result<Value>),
     /// A directory without metadata, which may still contain arrays.
     Plain,
 }
@@ -73,7 +74,7 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Nodes> {
             walk.push(String::new(), folder.to_path_buf(), documents, sources)?;
         }
         DirectoryKind::Group(attributes) => {
-            walk.nodes.groups.insert(String::new(), texts(&attributes));
+            walk.add_group(String::new(), attributes);
             walk.enter(folder, "", 0)?;
         }
         DirectoryKind::Plain => walk.consolidated()?,
@@ -127,7 +128,7 @@ fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
         }
         return match value.get("node_type").and_then(Value::as_str) {
             Some("array") => Ok(DirectoryKind::Array(Documents::V3(value), sources)),
-            Some("group") => Ok(DirectoryKind::Group(value["attributes"].take())),
+            Some("group") => Ok(DirectoryKind::Group(Ok(value["attributes"].take()))),
             _ => malformed("node_type", "\"array\" or \"group\""),
         };
     }
@@ -139,9 +140,8 @@ fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
         ));
     }
     if folder.join(".zgroup").is_file() {
-        return Ok(DirectoryKind::Group(
-            document(".zattrs")?.unwrap_or_default(),
-        ));
+        let attributes = document(".zattrs").map(Option::unwrap_or_default);
+        return Ok(DirectoryKind::Group(attributes));
     }
     Ok(DirectoryKind::Plain)
 }
@@ -194,7 +194,7 @@ impl Walk<'_> {
                 }
                 Ok(found) if depth + 1 < MAX_DEPTH => {
                     if let DirectoryKind::Group(attributes) = found {
-                        self.nodes.groups.insert(name.clone(), texts(&attributes));
+                        self.add_group(name.clone(), attributes);
                     }
                     match self.enter(&path, &name, depth + 1) {
                         // The directories beside it can still be read.
@@ -264,6 +264,18 @@ impl Walk<'_> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Adds a group. Its arrays can be read without its attributes.
+    fn add_group(&mut self, name: String, attributes: Result<Value>) {
+        match attributes {
+            Ok(attributes) => {
+                self.nodes.groups.insert(name, texts(&attributes));
+            }
+            Err(error) => self.warnings.push(format!(
+                "the attributes of the group {name:?} are left out: {error}"
+            )),
         }
     }
 

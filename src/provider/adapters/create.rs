@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::format::array::{ArrayWriter, DatasetSpec, Limits};
+use crate::format::array::{ArrayWriter, DatasetSpec, GroupAttributes, Limits};
 
 /// Creates the array files of a format. See [`Format::creator`](super::registry::Format::creator).
 pub trait CreateArrays: Debug + Send + Sync {
@@ -68,7 +68,7 @@ pub struct CreateSettings {
     /// The values of options that only some formats have, by name.
     pub format_options: BTreeMap<String, String>,
     /// The attributes of groups, by the path of the group, which is empty for the file itself.
-    pub group_attributes: BTreeMap<String, BTreeMap<String, String>>,
+    pub group_attributes: GroupAttributes,
     /// The operation that creates the file, and its source, for the history of the file.
     pub history: (&'static str, &'static str),
 }

@@ -1,6 +1,6 @@
 //! A file as a DataFusion schema.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,26 +106,36 @@ impl ArraySchema {
         self.container.memory_budget()
     }
 
-    /// Returns the path of a group of the container, with a slash at the end. The group has this path, or is
-    /// the only one whose path matches case-insensitively.
-    pub(crate) fn group(&self, path: &str) -> Option<String> {
-        let lower = path.to_lowercase();
-        let mut found: Option<&str> = None;
-        for table in self.container.tables() {
-            for (slash, _) in table.name.match_indices('/') {
-                let group = &table.name[..slash];
-                if group == path {
-                    return Some(format!("{path}/"));
-                }
-                if group.to_lowercase() == lower {
-                    if found.is_some_and(|found| found != group) {
-                        return None;
-                    }
-                    found = Some(group);
-                }
-            }
+    /// Returns the path of a group of the container, with a slash at the end; `None` if there is no such
+    /// group. The group has this path, or is the only one whose path matches case-insensitively.
+    ///
+    /// # Errors
+    /// Returns a message if several groups match case-insensitively.
+    pub(crate) fn group(&self, path: &str) -> Result<Option<String>, String> {
+        let tables = self.container.tables().iter();
+        let groups = tables.flat_map(|table| {
+            let slashes = table.name.match_indices('/');
+            slashes.map(|(slash, _)| &table.name[..slash])
+        });
+        let groups: BTreeSet<&str> = groups.collect();
+        if groups.contains(path) {
+            return Ok(Some(format!("{path}/")));
         }
-        found.map(|group| format!("{group}/"))
+        match ignoring_case(groups.iter().copied(), path) {
+            Ok(number) => {
+                let group = number.and_then(|number| groups.iter().nth(number));
+                Ok(group.map(|group| format!("{group}/")))
+            }
+            Err(two) => Err(self.ambiguous("group", path, two)),
+        }
+    }
+
+    /// Returns the message for a name that matches two names case-insensitively.
+    fn ambiguous(&self, kind: &str, name: &str, [first, second]: [&str; 2]) -> String {
+        let path = self.path().display();
+        format!(
+            "{kind} name {name} is ambiguous: {path} has \"{first}\" and \"{second}\"; quote one of them"
+        )
     }
 
     /// Opens a table of the container. A table that was left out gives the reason as an error.
@@ -137,12 +147,7 @@ impl ArraySchema {
             found = match ignoring_case(names, name) {
                 Ok(Some(number)) => self.container.table(&tables[number].name)?,
                 Ok(None) => None,
-                Err([first, second]) => {
-                    return plan_err!(
-                        "table name {name} is ambiguous: {} has \"{first}\" and \"{second}\"; quote one of them",
-                        self.path().display()
-                    );
-                }
+                Err(two) => return plan_err!("{}", self.ambiguous("table", name, two)),
             };
         }
         Ok(found.map(|source| ArrayTable::new(source, self.options.clone())))

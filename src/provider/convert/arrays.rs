@@ -10,7 +10,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::format::array::{
     ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    FILL_ATTRIBUTES, Fill,
+    FILL_ATTRIBUTES, Fill, GroupAttributes, groups_of,
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
@@ -28,6 +28,10 @@ use crate::provider::convert::copy_blocks::{CellForm, copy};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::GridSource;
+
+/// The maximum number of attributes that a warning names, and of characters of each name.
+const MAX_SHOWN: usize = 8;
+const MAX_CHARS: usize = 64;
 
 /// The source of an array in the output.
 enum ArraySource {
@@ -81,23 +85,13 @@ pub(super) fn convert(
     }
     let settings = CreateSettings {
         format_options: options.created_with(),
-        group_attributes: group_attributes(file.as_ref(), &specs),
+        group_attributes: group_attributes(file.as_ref(), wanted.is_some().then_some(&specs)),
         history: ("convert", file.format()),
     };
     if creator.keeps_metadata() && !creator.keeps_group_attributes() {
-        for (group, attributes) in &settings.group_attributes {
-            let names: Vec<_> = attributes.keys().map(|name| format!("{name:?}")).collect();
-            converted.warnings.push(format!(
-                "{}{}: the attributes {} are left out, because {} files have attributes of arrays only",
-                path.display(),
-                match group.as_str() {
-                    "" => String::new(),
-                    group => format!(", group {group:?}"),
-                },
-                names.join(", "),
-                output.extension().unwrap_or_default().display(),
-            ));
-        }
+        let extension = extension.display().to_string();
+        let lost = lost_attributes(&settings.group_attributes, &path, &extension);
+        converted.warnings.extend(lost);
     }
     if target == FileKind::Npy {
         let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
@@ -130,21 +124,51 @@ pub(super) fn convert(
     Ok(converted)
 }
 
-/// Returns the attributes of the file, and of the groups of these arrays.
-fn group_attributes(
-    file: &dyn ArrayFile,
-    specs: &[DatasetSpec],
-) -> BTreeMap<String, BTreeMap<String, String>> {
-    let paths = specs.iter().flat_map(|spec| {
-        let name = spec.name();
-        name.match_indices('/').map(|(end, _)| &name[..end])
+/// Returns the attributes of the file and of its groups; only of the groups of some arrays, if they are
+/// selected.
+fn group_attributes(file: &dyn ArrayFile, selected: Option<&Vec<DatasetSpec>>) -> GroupAttributes {
+    let names = selected.map(|specs| {
+        let groups = specs.iter().flat_map(|spec| groups_of(spec.name()));
+        groups.chain([""]).collect::<BTreeSet<_>>()
     });
-    let groups: BTreeSet<&str> = paths.chain([""]).collect();
-    let attributes = groups.into_iter().filter_map(|group| {
-        let attributes = file.group_attributes(group)?;
-        (!attributes.is_empty()).then(|| (group.to_string(), attributes.clone()))
+    let is_wanted = |group: &str| names.as_ref().is_none_or(|names| names.contains(group));
+    let all = file.groups().into_iter().flatten();
+    let wanted = all.filter(|(group, attributes)| is_wanted(group) && !attributes.is_empty());
+    wanted
+        .map(|(group, attributes)| (group.clone(), attributes.clone()))
+        .collect()
+}
+
+/// Returns the warnings for attributes that the output cannot hold: those of the file, and those of groups.
+fn lost_attributes(groups: &GroupAttributes, path: &Path, extension: &str) -> Vec<String> {
+    let (of_file, of_groups): (Vec<_>, Vec<_>) =
+        groups.iter().partition(|(group, _)| group.is_empty());
+    let kinds = [("the file", of_file), ("groups", of_groups)];
+    let warnings = kinds.into_iter().filter_map(|(place, groups)| {
+        let names = groups.iter().flat_map(|(group, attributes)| {
+            let slash = if group.is_empty() { "" } else { "/" };
+            attributes.keys().map(move |name| format!("{group}{slash}{name}"))
+        });
+        let names: Vec<String> = names.collect();
+        let shown = names.iter().take(MAX_SHOWN);
+        let mut shown: Vec<_> = shown
+            .map(|name| format!("{:?}", name.chars().take(MAX_CHARS).collect::<String>()))
+            .collect();
+        if names.len() > MAX_SHOWN {
+            shown.push("...".to_string());
+        }
+        let (path, shown) = (path.display(), shown.join(", "));
+        let attributes = match names.len() {
+            0 => return None,
+            1 => "1 attribute".to_string(),
+            count => format!("{count} attributes"),
+        };
+        let are = if names.len() == 1 { "is" } else { "are" };
+        Some(format!(
+            "{path}: {attributes} of {place} {are} left out ({shown}): .{extension} files keep attributes of arrays only"
+        ))
     });
-    attributes.collect()
+    warnings.collect()
 }
 
 fn cells(dataset: &Dataset) -> Option<u64> {
@@ -186,6 +210,10 @@ impl ConversionPlan<'_> {
         let is_only = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
         for dataset in file.datasets() {
             if !is_only(dataset.name()) || file.dataset(dataset.name()) != Some(dataset) {
+                continue;
+            }
+            // A further name of a dataset would write the same cells once more.
+            if wanted.is_none() && file.link_target(dataset).is_some() {
                 continue;
             }
             match dataset.check(file.path()) {

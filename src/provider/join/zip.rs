@@ -202,6 +202,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         dynamic_filter: None,
         fetch: None,
         partitions: Vec::new(),
+        ordering: Vec::new(),
         options,
         selected_by,
     };

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use datafusion::common::{JoinType, Result};
+use datafusion::common::Result;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::operators::ReplaceOperators;
@@ -44,10 +44,16 @@ fn without_sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     let Some(sort) = plan.downcast_ref::<SortExec>() else {
         return Ok(None);
     };
-    match (sort.fetch(), keys(sort.expr())) {
-        (None, Some(keys)) => sorted(sort.input(), &keys),
-        _ => Ok(None),
-    }
+    let (None, Some(keys)) = (sort.fetch(), keys(sort.expr())) else {
+        return Ok(None);
+    };
+    let Some(replaced) = sorted(sort.input(), &keys)? else {
+        return Ok(None);
+    };
+    // The operators above rely on the order, which they look up in the properties of their input.
+    let properties = replaced.equivalence_properties();
+    let is_known = properties.ordering_satisfy(sort.expr().iter().cloned())?;
+    Ok(is_known.then_some(replaced))
 }
 
 /// Returns the sort keys; `None` if one of them is not a column.
@@ -86,14 +92,7 @@ fn sorted(plan: &Arc<dyn ExecutionPlan>, keys: &[Key]) -> Result<Option<Arc<dyn 
             };
             (0, Box::new(column))
         } else if let Some(join) = plan.downcast_ref::<ArrayLookupJoinExec>() {
-            // The other kinds of joins return rows of the build side at the end.
-            let kinds = [
-                JoinType::Inner,
-                JoinType::Right,
-                JoinType::RightSemi,
-                JoinType::RightAnti,
-            ];
-            if !kinds.contains(&join.join_type()) {
+            if !join.keeps_probe_rows() {
                 return Ok(None);
             }
             let columns = join.columns_of_input(1);

@@ -48,6 +48,7 @@ impl DataSource for ArrayScan {
         // Partitions with a declared ordering must keep to their own blocks.
         let is_shared = config.execution.enable_file_stream_work_stealing
             && self.plan.partitions.len() > 1
+            && self.plan.ordering.is_empty()
             && !self.plan.options.declare_ordering;
         is_shared.then(|| Arc::new(SharedBlocks::new(&self.plan.partitions)) as _)
     }
@@ -165,7 +166,7 @@ impl DataSource for ArrayScan {
         min_size: usize,
         _output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        if target_partitions == self.target_partitions {
+        if target_partitions == self.target_partitions || !self.plan.ordering.is_empty() {
             return Ok(None);
         }
         let mut scan = self.with_plan(self.plan.as_ref().clone());
@@ -178,22 +179,21 @@ impl DataSource for ArrayScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        if !self.plan.options.declare_ordering {
-            return EquivalenceProperties::new(Arc::clone(&self.schema));
-        }
-        let mut ordering = Vec::new();
-        for (column, descending) in self.blocks.ordering() {
-            let Some(number) = self.plan.projection.iter().position(|c| *c == column) else {
-                break;
-            };
-            ordering.push(PhysicalSortExpr::new(
-                Arc::new(Column::new(self.schema.field(number).name(), number)),
-                SortOptions {
+        let mut sorted_by = self.plan.ordering.clone();
+        if sorted_by.is_empty() && self.plan.options.declare_ordering {
+            for (column, descending) in self.blocks.ordering() {
+                let sort = SortOptions {
                     descending,
                     nulls_first: descending,
-                },
-            ));
+                };
+                sorted_by.push((column, sort));
+            }
         }
+        let ordering = sorted_by.into_iter().map_while(|(column, options)| {
+            let number = self.plan.projection.iter().position(|c| *c == column)?;
+            let column = Column::new(self.schema.field(number).name(), number);
+            Some(PhysicalSortExpr::new(Arc::new(column), options))
+        });
         EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [ordering])
     }
 
@@ -267,6 +267,7 @@ impl DataSource for ArrayScan {
         // more of the other blocks.
         let mut scan = self.with_plan(ScanPlan {
             partitions,
+            ordering: Vec::new(),
             ..self.plan.as_ref().clone()
         });
         scan.blocks = blocks;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -36,7 +37,16 @@ pub(crate) struct EncodedScan {
     columns: Vec<usize>,
     fetch: Option<usize>,
     partitions: Vec<Range<u64>>,
+    ordering: Vec<EncodedKey>,
     options: ReadOptions,
+}
+
+/// A sort key: a column of the table, and the fields of [`SortOptions`].
+#[derive(Debug, Serialize, Deserialize)]
+struct EncodedKey {
+    column: usize,
+    descending: bool,
+    nulls_first: bool,
 }
 
 /// The blocks to read, as in [`BlockOrder`].
@@ -61,6 +71,11 @@ impl ArrayScan {
     ) -> Result<(EncodedScan, [Arc<dyn ExecutionPlan>; 3])> {
         let plan = self.plan.as_ref();
         let table = Recipe::required(self.source.recipe()?, self.source.name())?;
+        let ordering = plan.ordering.iter().map(|(column, sort)| EncodedKey {
+            column: *column,
+            descending: sort.descending,
+            nulls_first: sort.nulls_first,
+        });
         let scan = EncodedScan {
             table,
             select_columns: plan.selected_by.columns.clone(),
@@ -80,6 +95,7 @@ impl ArrayScan {
             columns: plan.columns.clone(),
             fetch: plan.fetch,
             partitions: plan.partitions.clone(),
+            ordering: ordering.collect(),
             options: plan.options,
         };
         let expressions = [
@@ -145,6 +161,13 @@ impl EncodedScan {
                 self.selected
             );
         }
+        let ordering = self.ordering.iter().map(|key| {
+            let sort = SortOptions {
+                descending: key.descending,
+                nulls_first: key.nulls_first,
+            };
+            (key.column, sort)
+        });
         Ok(ArrayScan {
             schema,
             read_schema,
@@ -159,6 +182,7 @@ impl EncodedScan {
                 dynamic_filter: conjunction_opt(dynamic_filter),
                 fetch: self.fetch,
                 partitions: self.partitions,
+                ordering: ordering.collect(),
                 options: self.options,
                 selected_by: SelectArguments {
                     filters: select,

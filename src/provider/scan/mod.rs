@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{ColumnStatistics, Result};
@@ -78,6 +79,9 @@ pub struct ScanPlan {
     pub fetch: Option<usize>,
     /// The blocks of each partition, as ranges of ordinals in the list of selected blocks.
     pub partitions: Vec<Range<u64>>,
+    /// The table's columns by which the rows of each partition are sorted, if operators of the plan rely on
+    /// this order. Empty if [`ReadOptions::declare_ordering`] decides about it.
+    pub ordering: Vec<(usize, SortOptions)>,
     /// The options for reading values.
     pub options: ReadOptions,
     /// The arguments with which the source selected the blocks.
@@ -176,6 +180,7 @@ impl ArrayScan {
             dynamic_filter: None,
             fetch: limit,
             partitions: Vec::new(),
+            ordering: Vec::new(),
             options,
             selected_by: SelectArguments {
                 filters: all,
@@ -296,8 +301,11 @@ impl ArrayScan {
     }
 
     /// Cuts the blocks into partitions. Each partition is a range of blocks, so it keeps the order
-    /// of the whole.
+    /// of the whole. Partitions whose order other operators rely on stay as they are.
     fn cut(&mut self, target_partitions: usize, min_size: usize) {
+        if !self.plan.ordering.is_empty() {
+            return;
+        }
         self.target_partitions = target_partitions;
         let partitions = partitions::cut(
             &self.blocks,

@@ -15,18 +15,21 @@ use crate::provider::planning::dynamic;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, in_turn};
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
+use crate::provider::source::ColumnKind;
 
 /// The maximum number of blocks that are searched for the last rows of a scan.
 const MAX_LAST_BLOCKS: u64 = 1024;
 
 impl ArrayScan {
     /// Returns a scan of the last blocks only, which have at least `rows` rows, in one partition;
-    /// `None` if the scan filters or limits rows, or if it takes more than [`MAX_LAST_BLOCKS`]
-    /// blocks.
+    /// `None` if the scan filters or limits rows, if other operators rely on the order of its partitions,
+    /// or if it takes more than [`MAX_LAST_BLOCKS`] blocks.
     pub(in crate::provider) fn of_last_rows(&self, rows: usize) -> Result<Option<Self>> {
         let plan = self.plan.as_ref();
-        let is_whole =
-            plan.filter.is_none() && plan.dynamic_filter.is_none() && plan.fetch.is_none();
+        let is_whole = plan.filter.is_none()
+            && plan.dynamic_filter.is_none()
+            && plan.fetch.is_none()
+            && plan.ordering.is_empty();
         let Some(count) = self.blocks.count().filter(|_| is_whole) else {
             return Ok(None);
         };
@@ -58,21 +61,25 @@ impl ArrayScan {
         keys: &[(usize, SortOptions)],
     ) -> Result<Option<Self>> {
         let plan = self.plan.as_ref();
+        // The order of the blocks is that of known columns. Others do not need to load coordinates.
+        let keys = keys.iter().map(|(column, sort)| {
+            let column = *plan.projection.get(*column)?;
+            let is_known = self.source.column_kind(column) == ColumnKind::Known;
+            is_known.then_some((column, *sort))
+        });
+        let Some(keys) = keys.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
         let mut ordering = self.blocks.ordering().into_iter();
-        for (column, sort) in keys {
-            let Some(column) = plan.projection.get(*column) else {
-                return Ok(None);
-            };
+        for (column, sort) in &keys {
             // Columns with a single value do not change the order.
             let found = ordering.find(|(other, _)| other == column || !self.is_constant(*other));
             if found != Some((*column, sort.descending)) {
                 return Ok(None);
             }
         }
-        let mut options = plan.options;
-        options.declare_ordering = true;
         let mut sorted = self.with_plan(ScanPlan {
-            options,
+            ordering: keys,
             ..plan.clone()
         });
         if let Some(SortedBlocks { blocks, partitions }) =

@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).parent
 # The datasets that only soft links lead to, by file. h5py visits hard links.
 SOFT_LINKS = {
     "groups": ["soft"],
+    "linked": ["latest", "other/lat", "other/area"],
     "links": ["to_dataset", "to_link", "to_group/data", "to_group/inner/x", "through", "group/near", "group/far", "a_link"],
 }
 RNG = np.random.default_rng(26)
@@ -339,6 +340,37 @@ def links(path, libver):
         file["bad_external"] = h5py.ExternalLink("other.h5", "/there")
 
 
+def linked_coordinates(path):
+    """Arrays whose coordinates are in other groups, with soft links to both, and many external links."""
+    with h5py.File(path, "w") as file:
+        run, grid, data = (file.create_group(name) for name in ("run", "grid", "data"))
+
+        def scale(group, name, coordinates):
+            group[name] = np.array(coordinates, "<i4")
+            group[name].make_scale(name)
+            return group[name]
+
+        def array(group, name, cells, *scales, **attributes):
+            group[name] = cells
+            for number, along in enumerate(scales):
+                group[name].dims[number].attach_scale(along)
+            group[name].attrs.update(attributes)
+
+        x = scale(run, "x", [10, 20, 30, 40])
+        lat, k = scale(grid, "lat", [50, 51, 52, 53]), scale(grid, "k", [0, 1, 2])
+        numbers = np.arange(12, dtype="<f8").reshape(4, 3)
+        array(run, "t", values((4,), "<f4"), x)
+        array(grid, "height", numbers + 100, lat, k)
+        array(grid, "area", numbers * 7, lat, k)
+        array(data, "v", values((4,), "<f4"), lat, coordinates="lat")
+        array(data, "w", numbers, lat, k, coordinates="lat /grid/height area")
+        file["latest"] = h5py.SoftLink("/run/t")
+        file["other/lat"] = h5py.SoftLink("/grid/lat")
+        file["other/area"] = h5py.SoftLink("/grid/area")
+        for number in range(20):
+            file[f"far_{number:02}"] = h5py.ExternalLink("other.h5", "/x")
+
+
 def blosc_snappy(path):
     """Chunks of Blosc with the compressor Snappy."""
     with h5py.File(path, "w") as file:
@@ -466,6 +498,7 @@ def main():
     groups(HERE / "groups_latest.h5", "latest", userblock=1024)
     links(HERE / "links_earliest.h5", "earliest")
     links(HERE / "links_latest.h5", "latest")
+    linked_coordinates(HERE / "linked_coordinates.h5")
     blosc_snappy(HERE / "blosc_snappy.h5")
     scales(HERE / "scales.h5")
     phony(HERE / "phony.h5")

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(all(feature = "hdf5", feature = "zarr"))]
+use tet_sql::format::array::ArrayWriter;
 use tet_sql::format::array::Compression;
 use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
 #[cfg(all(feature = "hdf5", feature = "zarr"))]
@@ -99,8 +101,8 @@ async fn attributes_of_files_and_groups_are_kept() {
             std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         serde_json::from_str(&text).unwrap()
     };
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     let title = serde_json::json!({"title": "NetCDF-4 conventions"});
     done(&data("hdf5/netcdf.nc"), &path("a.zarr")).await;
     let root = read(&path("a.zarr/zarr.json"));
@@ -153,14 +155,52 @@ async fn attributes_of_files_and_groups_are_kept() {
         .iter()
         .filter_map(|warning| warning.split_once("c.zarr"))
         .collect();
-    let reason = "left out, because tet files have attributes of arrays only";
+    let reason = ".tet files keep attributes of arrays only";
     assert_eq!(
         lost.iter().map(|(_, lost)| *lost).collect::<Vec<_>>(),
         [
-            format!(": the attributes \"title\" are {reason}"),
-            format!(", group \"ocean\": the attributes \"basin\", \"levels\" are {reason}"),
+            format!(": 1 attribute of the file is left out (\"title\"): {reason}"),
+            format!(
+                ": 2 attributes of groups are left out (\"ocean/basin\", \"ocean/levels\"): {reason}"
+            ),
         ]
     );
+}
+
+#[cfg(all(feature = "hdf5", feature = "zarr"))]
+#[tokio::test]
+async fn groups_without_arrays_keep_their_attributes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let input = data("hdf5/links_latest.h5");
+    done(&input, &path("a.zarr")).await;
+    let file = ArraySchema::open("f", path("a.zarr"), ArrayOptions::new()).unwrap();
+    let arrays = file.container().downcast_ref::<ArrayContainer>().unwrap();
+    let group = arrays.file().group_attributes("without_arrays").unwrap();
+    assert_eq!(group["note"], "nothing here");
+    // Soft links would write the same arrays again.
+    assert_eq!(datasets(&path("a.zarr")), ["group/data", "group/inner/x"]);
+    // A selected array has the attributes of its own groups, also by another name.
+    let named = format!("{}#to_dataset", input.display());
+    done(Path::new(&named), &path("b.zarr")).await;
+    assert_eq!(datasets(&path("b.zarr")), ["to_dataset"]);
+    assert!(!path("b.zarr/without_arrays").exists());
+
+    // Names that cannot be directories beside the arrays are not followed out of the hierarchy.
+    for (version, document) in [(ZarrVersion::V2, ".zattrs"), (ZarrVersion::V3, "zarr.json")] {
+        let spec = DatasetSpec::new("a", Dtype::U8, &[1], &[1]).with_dim_names(["x"]);
+        let writer = ZarrWriter::create(path("c.zarr"), vec![spec], ZarrWriteOptions { version });
+        let note = std::collections::BTreeMap::from([("note".to_string(), "a note".to_string())]);
+        let names = ["", "../out", "a", "a/in", ".hidden", "fine/within"];
+        let groups = names.map(|name| (name.to_string(), note.clone()));
+        let mut writer = writer.unwrap().with_group_attributes(groups.into());
+        writer.write_dataset(0, &[7]).unwrap();
+        let warnings = ArrayWriter::warnings(&writer);
+        assert_eq!(warnings.len(), 4, "{warnings:?}");
+        writer.finish().unwrap();
+        assert!(!path("out").exists() && path("c.zarr/fine/within").join(document).exists());
+        assert_eq!(datasets(&path("c.zarr")), ["a"]);
+    }
 }
 
 /// A conversion can change any chunk shape to any other, in however little memory.

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
+use tet_sql::{ArrayOptions, ArraySessionExt, ArrayTable, enable_arrays};
 
 use crate::cells;
-use crate::support::sql::{plan, rows, write};
+use crate::support::encoded::Encoded;
+use crate::support::sql::{plan, rows, sample, write};
 
 /// Writes an array of 12 times, 4 descending latitudes and 6 longitudes, in chunks of whole maps of two
 /// times, of half a map of one time, and in chunks that are cut along all dimensions.
@@ -30,8 +31,8 @@ fn write_arrays(path: &Path) {
 
 #[tokio::test]
 async fn rows_in_the_order_of_cells_are_not_sorted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("arrays.tet");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("arrays.tet");
     write_arrays(&path);
     let config = SessionConfig::new()
         .with_target_partitions(3)
@@ -100,4 +101,83 @@ async fn rows_in_the_order_of_cells_are_not_sorted() {
         assert_eq!(shown.contains("SortExec"), is_sorted, "{sql}\n{shown}");
         assert_eq!(rows(&ctx, sql).await, rows(&sorting, sql).await, "{sql}");
     }
+}
+
+/// Operators above a scan rely on its order, and are rebuilt when the sort between them is removed.
+#[tokio::test]
+async fn aggregates_above_a_sorted_scan_still_know_the_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("descending.tet");
+    let time = DatasetSpec::new("time", Dtype::I64, &[240], &[240])
+        .with_dim_names(["time"])
+        .with_attribute("units", "seconds since 2000-01-01");
+    let values = DatasetSpec::new("v", Dtype::F32, &[240, 4], &[5, 4])
+        .with_dim_names(["time", "lat"])
+        .with_labels("lat", ["10", "20", "30", "40"]);
+    // Six times per hour.
+    let times = cells!((0..240i64).rev().map(|number| number * 600));
+    let numbers = cells!((0..960).map(|n| (n * 7 % 101) as f32));
+    write(&path, &[(time, times), (values, numbers)]);
+    let hours = |order: &str, sql: &str| {
+        format!(
+            "SELECT d, x FROM (SELECT date_trunc('hour', v.time) AS d, array_agg({sql} ORDER BY {order}) AS x \
+             GROUP BY d) ORDER BY d DESC"
+        )
+    };
+    let order = "v.time DESC, v.lat";
+    let joined = "v.value - c.mean";
+    let climate = "(SELECT lat, avg(value) AS mean FROM v GROUP BY lat)";
+    for partitions in [1, 3] {
+        let config = SessionConfig::new()
+            .with_target_partitions(partitions)
+            .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
+        let sorting = SessionContext::new_with_config(config.clone());
+        let ctx = enable_arrays(
+            SessionContext::new_with_config(config.clone()),
+            ArrayOptions::new(),
+        );
+        let encoding = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+        Encoded::add_to(&encoding, &[]);
+        for ctx in [&ctx, &sorting, &encoding] {
+            ctx.register_array_file_as("f", &path, ArrayOptions::new())
+                .await
+                .unwrap();
+            rows(ctx, "SET datafusion.catalog.default_schema = 'f'").await;
+        }
+        for sql in [
+            hours(order, "v.value").replace("GROUP", "FROM v GROUP"),
+            hours(order, joined).replace(
+                "GROUP",
+                &format!("FROM v JOIN {climate} c USING (lat) GROUP"),
+            ),
+        ] {
+            let expected = rows(&sorting, &sql).await;
+            assert_eq!(expected.len(), 40);
+            for ctx in [&ctx, &encoding] {
+                let shown = plan(ctx, &sql).await;
+                assert!(shown.contains("ordering_mode=Sorted"), "{sql}\n{shown}");
+                let is_sorted = shown.contains("SortExec");
+                assert!(partitions > 1 || !is_sorted, "{sql}\n{shown}");
+                assert_eq!(rows(ctx, &sql).await, expected, "{sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sort_by_values_loads_no_coordinates() {
+    // Statistics load shorter axes.
+    let length = (4 << 20) + 1;
+    let spec =
+        |name: &str| DatasetSpec::new(name, Dtype::U8, &[length], &[length]).with_dim_names(["x"]);
+    let cells = vec![1; length as usize];
+    let datasets = [(spec("x"), cells.clone()), (spec("v"), cells)];
+    let (_directory, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
+    let table = ctx.table_provider("v").await.unwrap();
+    let grid = table.downcast_ref::<ArrayTable>().unwrap().grid().unwrap();
+    let shown = plan(&ctx, "SELECT * FROM v ORDER BY value").await;
+    assert!(shown.contains("SortExec"), "{shown}");
+    assert!(!grid.axes()[0].is_loaded());
+    plan(&ctx, "SELECT * FROM v ORDER BY x").await;
+    assert!(grid.axes()[0].is_loaded());
 }

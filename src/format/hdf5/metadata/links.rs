@@ -23,6 +23,8 @@ const MAX_NAME: usize = 1024;
 pub(in crate::format::hdf5) const MAX_TARGET: usize = 4096;
 /// Maximum number of members of a group.
 const MAX_MEMBERS: usize = 1 << 17;
+/// Maximum number of bytes of the names and paths of all members of a group.
+const MAX_TEXTS: usize = 32 << 20;
 /// The type of symbolic links in a symbol table.
 const SYMBOLIC: u32 = 2;
 
@@ -43,6 +45,23 @@ impl Member {
             order: link.creation_order,
         }
     }
+
+    /// Returns the number of bytes of the name, and of the paths that the member leads to.
+    pub fn text_bytes(&self) -> usize {
+        let target = match &self.target {
+            LinkTarget::Hard { .. } => 0,
+            LinkTarget::Soft { path } => path.len(),
+            LinkTarget::External { filename, path } => filename.len() + path.len(),
+        };
+        self.name.len() + target
+    }
+}
+
+/// The members of a group that were read so far.
+#[derive(Default)]
+struct Members {
+    list: Vec<Member>,
+    text_bytes: usize,
 }
 
 /// Returns the members of the group with these messages: in the order of their creation if the group
@@ -54,15 +73,16 @@ pub(in crate::format::hdf5) fn members(
     source: &Source,
     messages: &[Message],
 ) -> Found<Vec<Member>> {
-    let mut members = Vec::new();
+    let mut found = Members::default();
     for message in messages.iter().filter(|message| is_of_group(message.kind)) {
         match message.parse(source)? {
-            HdfMessage::SymbolTable(table) => in_symbol_table(source, &table, &mut members)?,
-            HdfMessage::Link(link) => push(&mut members, Member::of_link(link))?,
-            HdfMessage::LinkInfo(info) => in_heap(source, &info, &mut members)?,
+            HdfMessage::SymbolTable(table) => in_symbol_table(source, &table, &mut found)?,
+            HdfMessage::Link(link) => found.push(Member::of_link(link))?,
+            HdfMessage::LinkInfo(info) => in_heap(source, &info, &mut found)?,
             _ => {}
         }
     }
+    let mut members = found.list;
     match members.iter().all(|member| member.order.is_some()) {
         true => members.sort_by_key(|member| member.order),
         false => members.sort_by(|a, b| a.name.cmp(&b.name)),
@@ -76,25 +96,33 @@ pub(in crate::format::hdf5) fn is_of_group(kind: u16) -> bool {
     [MSG_GROUP_INFO, MSG_LINK, MSG_LINK_INFO, MSG_SYMBOL_TABLE].contains(&kind)
 }
 
-fn push(members: &mut Vec<Member>, member: Member) -> Found<()> {
-    if member.name.len() > MAX_NAME {
-        return Err(format!(
-            "a name of {} bytes, more than {MAX_NAME}",
-            member.name.len()
-        ));
+impl Members {
+    fn push(&mut self, member: Member) -> Found<()> {
+        if member.name.len() > MAX_NAME {
+            return Err(format!(
+                "a name of {} bytes, more than {MAX_NAME}",
+                member.name.len()
+            ));
+        }
+        if self.list.len() == MAX_MEMBERS {
+            return Err(format!("more than {MAX_MEMBERS} members"));
+        }
+        self.text_bytes += member.text_bytes();
+        if self.text_bytes > MAX_TEXTS {
+            return Err(format!(
+                "members with more than {MAX_TEXTS} bytes of names and paths"
+            ));
+        }
+        self.list.push(member);
+        Ok(())
     }
-    if members.len() == MAX_MEMBERS {
-        return Err(format!("more than {MAX_MEMBERS} members"));
-    }
-    members.push(member);
-    Ok(())
 }
 
 /// Adds the members of a group that has a symbol table, as HDF5 1.6 writes them.
 fn in_symbol_table(
     source: &Source,
     table: &SymbolTableMessage,
-    members: &mut Vec<Member>,
+    members: &mut Members,
 ) -> Found<()> {
     let text = |error: hdf5_reader::error::Error| error.to_string();
     let (offset_size, length_size) = (source.offset_size, source.length_size);
@@ -127,10 +155,10 @@ fn in_symbol_table(
         let length = 8 + symbols * (2 * usize::from(offset_size) + 24);
         let bytes = source.read(address, length)?;
         let node = SymbolTableNode::parse(&mut Cursor::new(&bytes), offset_size, length_size);
-        let text_at = |start: u64, most: usize| {
+        let text_at = |start: u64, max: usize| {
             let start = usize::try_from(start).unwrap_or(usize::MAX);
             let text = names.get(start..).ok_or("a name outside of its heap")?;
-            let end = text.iter().take(most + 1).position(|byte| *byte == 0);
+            let end = text.iter().take(max + 1).position(|byte| *byte == 0);
             let text = &text[..end.ok_or("a name without an end")?];
             Ok::<_, String>(String::from_utf8_lossy(text).into_owned())
         };
@@ -148,21 +176,18 @@ fn in_symbol_table(
             };
             let name = text_at(entry.link_name_offset, MAX_NAME)?;
             let order = None;
-            push(
-                members,
-                Member {
-                    name,
-                    target,
-                    order,
-                },
-            )?;
+            members.push(Member {
+                name,
+                target,
+                order,
+            })?;
         }
     }
     Ok(())
 }
 
 /// Adds the members of a group that stores its links in a heap.
-fn in_heap(source: &Source, info: &LinkInfoMessage, members: &mut Vec<Member>) -> Found<()> {
+fn in_heap(source: &Source, info: &LinkInfoMessage, members: &mut Members) -> Found<()> {
     if source.is_undefined(info.fractal_heap_address) {
         return Ok(());
     }
@@ -177,7 +202,7 @@ fn in_heap(source: &Source, info: &LinkInfoMessage, members: &mut Vec<Member>) -
         );
         let pushed = link
             .map_err(|error| error.to_string())
-            .and_then(|link| push(members, Member::of_link(link)));
+            .and_then(|link| members.push(Member::of_link(link)));
         failed = pushed.err();
         failed.is_none()
     })?;
@@ -235,4 +260,25 @@ pub(in crate::format::hdf5) fn each_object(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_limited_in_bytes() {
+        let mut members = Members::default();
+        let path = "x".repeat(MAX_TARGET);
+        let member = Member {
+            name: String::new(),
+            target: LinkTarget::Soft { path },
+            order: None,
+        };
+        for _ in 0..MAX_TEXTS / MAX_TARGET {
+            members.push(member.clone()).unwrap();
+        }
+        let found = members.push(member).unwrap_err();
+        assert!(found.contains("bytes of names and paths"), "{found}");
+    }
 }

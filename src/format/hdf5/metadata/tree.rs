@@ -13,6 +13,8 @@ use crate::format::hdf5::source::{Found, Source};
 const MAX_DEPTH: usize = 64;
 /// Maximum number of groups and datasets.
 pub(super) const MAX_OBJECTS: usize = 1 << 16;
+/// Maximum number of external links that are named one by one.
+const MAX_EXTERNAL: usize = 16;
 /// Maximum number of bytes of all object headers together.
 const MAX_HEADERS: usize = 256 << 20;
 
@@ -45,6 +47,8 @@ pub(in crate::format::hdf5) struct Tree {
     pub aliases: Vec<(String, usize)>,
     /// Objects that cannot be read: the path, and the reason.
     pub unreadable: Vec<(String, String)>,
+    /// Texts about links that are left out together.
+    pub left_out: Vec<String>,
 }
 
 impl Tree {
@@ -67,6 +71,7 @@ impl Tree {
         });
         // Depth first, so that the datasets of a group and of its groups follow one another.
         let mut soft_links = SoftLinks::default();
+        let mut external = 0;
         let mut pending = vec![(0, 0)];
         while let Some((group, depth)) = pending.pop() {
             let members = match links::members(source, &tree.groups[group].messages) {
@@ -97,6 +102,10 @@ impl Tree {
                         filename,
                         path: inner,
                     } => {
+                        external += 1;
+                        if external > MAX_EXTERNAL {
+                            continue;
+                        }
                         let found = format!(
                             "an external link to {inner:?} in the file {filename:?}, which is not followed"
                         );
@@ -146,6 +155,11 @@ impl Tree {
                 }
             }
             pending[above..].reverse();
+        }
+        if external > MAX_EXTERNAL {
+            let others = external - MAX_EXTERNAL;
+            let found = format!("{others} more external links, which are not followed");
+            tree.left_out.push(found);
         }
         soft_links.follow(&mut tree);
         Ok(tree)

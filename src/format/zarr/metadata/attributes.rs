@@ -17,9 +17,6 @@ const UNSIGNED: &str = "_Unsigned";
 /// The attribute that holds the dimension names in version 2, by the convention of xarray.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
-/// The attributes of groups as texts, by the path of the group, which is empty for the root.
-pub(crate) type GroupAttributes = BTreeMap<String, BTreeMap<String, String>>;
-
 /// Returns attributes as texts, in the form of [`metadata`].
 pub(crate) fn texts(attributes: &Value) -> BTreeMap<String, String> {
     let attributes = attributes.as_object().into_iter().flatten();

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use half::f16;
 use serde_json::{Map, Number, Value, json};
 
-use crate::format::array::{Compression, Dtype};
-use crate::format::zarr::metadata::attributes::{
-    DIMENSIONS, FILL_VALUE, GroupAttributes, to_base64,
-};
+use crate::format::array::{Compression, Dtype, GroupAttributes, groups_of};
+use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 
@@ -43,12 +41,14 @@ pub(super) fn all(
     plans: &[Plan],
     attributes: &GroupAttributes,
 ) -> Vec<(String, Value)> {
-    let mut names = BTreeSet::from([""]);
-    for plan in plans {
-        for (end, _) in plan.name.match_indices('/') {
-            names.insert(&plan.name[..end]);
-        }
-    }
+    let of_arrays = plans.iter().flat_map(|plan| groups_of(&plan.name));
+    let of_groups = attributes.keys().flat_map(|group| groups_of(group));
+    let named = attributes.keys().map(String::as_str);
+    let names: BTreeSet<&str> = of_arrays
+        .chain(of_groups)
+        .chain(named)
+        .chain([""])
+        .collect();
     let attributes_of = |name: &str| attributes.get(name).map_or(json!({}), |found| json!(found));
     let groups = names.into_iter().map(|name| (name, attributes_of(name)));
     match version {

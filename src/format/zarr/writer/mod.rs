@@ -4,12 +4,12 @@ mod documents;
 mod output;
 mod plan;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
+use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of};
 use crate::format::io::target::{self, TemporaryDirectory};
-use crate::format::zarr::metadata::attributes::GroupAttributes;
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -46,6 +46,8 @@ pub struct ZarrWriter {
     version: ZarrVersion,
     plans: Vec<Plan>,
     groups: GroupAttributes,
+    /// The groups with attributes whose names cannot be directories, and without arrays.
+    unfit_groups: Vec<String>,
     chunks: Chunks<()>,
     /// For each array, the number of nulls written as empty strings.
     missing_texts: Vec<usize>,
@@ -92,14 +94,25 @@ impl ZarrWriter {
             missing_texts: vec![0; plans.len()],
             plans,
             groups: GroupAttributes::new(),
+            unfit_groups: Vec::new(),
         })
     }
 
-    /// Sets the attributes of groups, by the path of the group, which is empty for the root. Those of
-    /// groups without arrays are not written.
+    /// Sets the attributes of groups, by the path of the group, which is empty for the root. Groups
+    /// without arrays are written too, except for those whose names cannot be directories beside those of
+    /// the arrays, which gives a [warning](ArrayWriter::warnings).
     #[must_use]
     pub fn with_group_attributes(mut self, groups: GroupAttributes) -> Self {
-        self.groups = groups;
+        let arrays: HashSet<_> = self.plans.iter().map(|plan| plan.name.as_str()).collect();
+        let is_fit = |name: &str| {
+            let mut around = groups_of(name).chain([name]);
+            name.is_empty()
+                || plan::check_name(name).is_ok() && !around.any(|name| arrays.contains(name))
+        };
+        let (fit, unfit): (GroupAttributes, GroupAttributes) =
+            groups.into_iter().partition(|(name, _)| is_fit(name));
+        self.groups = fit;
+        self.unfit_groups = unfit.into_keys().collect();
         self
     }
 
@@ -170,15 +183,15 @@ impl ArrayWriter for ZarrWriter {
     fn warnings(&self) -> Vec<String> {
         let plans = self.plans.iter().zip(&self.missing_texts);
         let lossy = plans.filter(|(_, missing)| **missing > 0);
-        lossy
-            .map(|(plan, missing)| {
-                format!(
-                    "{}, dataset {:?}: {missing} null strings are written as empty strings",
-                    self.path.display(),
-                    plan.name
-                )
-            })
-            .collect()
+        let path = self.path.display();
+        let lossy = lossy.map(|(plan, missing)| {
+            let name = &plan.name;
+            format!("{path}, dataset {name:?}: {missing} null strings are written as empty strings")
+        });
+        let groups = self.unfit_groups.iter().map(|name| {
+            format!("{path}, group {name:?}: its name cannot be a path of directories; its attributes are left out")
+        });
+        lossy.chain(groups).collect()
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

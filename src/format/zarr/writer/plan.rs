@@ -41,18 +41,7 @@ impl Plan {
         let name = spec.name;
         let invalid =
             |message: String| Error::invalid(path, format!("dataset {name:?}: {message}"));
-        let is_hidden = |part: &str| {
-            part.starts_with('.') || part.starts_with("__") || DOCUMENTS.contains(&part)
-        };
-        let parts = || name.split('/');
-        if !is_path(&name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
-            return Err(invalid(
-                "its name cannot be a path of directories".to_string(),
-            ));
-        }
-        if parts().count() > MAX_PARTS {
-            return Err(invalid(format!("nested more than {MAX_PARTS} groups deep")));
-        }
+        check_name(&name).map_err(invalid)?;
         let (shape, dimensions) = (spec.shape, spec.chunk_shape.len());
         if shape.len() != dimensions || dimensions > MAX_DIMENSIONS || spec.chunk_shape.contains(&0)
         {
@@ -202,6 +191,23 @@ fn texts(categories: &Categories, codes: &[u8]) -> std::result::Result<Vec<u8>, 
     });
     let texts: Vec<&str> = texts.collect::<std::result::Result<_, _>>()?;
     Ok(text::encode(texts.into_iter()))
+}
+
+/// Checks that the name of an array or a group can be a path of directories.
+///
+/// # Errors
+/// Returns a message if it cannot.
+pub(super) fn check_name(name: &str) -> std::result::Result<(), String> {
+    let is_hidden =
+        |part: &str| part.starts_with('.') || part.starts_with("__") || DOCUMENTS.contains(&part);
+    let parts = || name.split('/');
+    if !is_path(name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
+        return Err("its name cannot be a path of directories".to_string());
+    }
+    if parts().count() > MAX_PARTS {
+        return Err(format!("nested more than {MAX_PARTS} groups deep"));
+    }
+    Ok(())
 }
 
 /// Checks that no name of an array is that of a group too: the directories must not nest.

@@ -6,26 +6,27 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 
 use crate::grid::{Axis, CoordinateSource};
-use crate::provider::adapters::arrays::coordinates::{base, named_datasets};
+use crate::provider::adapters::arrays::coordinates::{
+    COORDINATES, CoordinateDatasets, base, names_in, resolve,
+};
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::scan::grid::repeated::RepeatedGrid;
 use crate::provider::source::GridSource;
 
-/// The attribute that names the coordinates of a dataset.
-const COORDINATES: &str = "coordinates";
-
 /// Adds auxiliary coordinates to the tables of a file.
 pub(super) struct AuxiliaryCoordinates<'a> {
     datasets: HashMap<&'a str, &'a Arc<ArrayDataset>>,
+    shared: &'a mut CoordinateDatasets,
 }
 
 impl<'a> AuxiliaryCoordinates<'a> {
     /// Takes coordinates from these datasets, all of one file.
-    pub fn new(datasets: &'a [Arc<ArrayDataset>]) -> Self {
+    pub fn new(datasets: &'a [Arc<ArrayDataset>], shared: &'a mut CoordinateDatasets) -> Self {
         let datasets = datasets.iter();
         Self {
             datasets: datasets.map(|dataset| (dataset.name(), dataset)).collect(),
+            shared,
         }
     }
 
@@ -33,7 +34,7 @@ impl<'a> AuxiliaryCoordinates<'a> {
     /// that the attribute `coordinates` of one of them names, along some of their axes. The
     /// coordinates of the axes are columns already.
     pub fn added_to(
-        &self,
+        &mut self,
         grid: Arc<dyn GridSource>,
         datasets: &[Arc<ArrayDataset>],
     ) -> Arc<dyn GridSource> {
@@ -54,18 +55,19 @@ impl<'a> AuxiliaryCoordinates<'a> {
         let mut grids = vec![Arc::clone(&grid)];
         let mut attributes = grid.attributes().to_vec();
         for dataset in datasets {
-            let metadata = dataset.file().metadata(dataset.dataset());
-            let attribute = |key: &str| {
-                let text = metadata.and_then(|metadata| metadata.attrs.get(key));
-                text.map(String::as_str).filter(|_| key == COORDINATES)
-            };
-            for name in named_datasets(dataset.name(), attribute) {
-                let Some(coordinates) = self.datasets.get(name.as_str()) else {
+            let file = dataset.file().as_ref();
+            let metadata = file.metadata(dataset.dataset());
+            let named = metadata.and_then(|metadata| metadata.attrs.get(COORDINATES));
+            for name in named.into_iter().flat_map(|named| names_in(named)) {
+                let found = resolve(file, dataset.dataset(), name, self.shared, |_| true);
+                let Some(coordinates) = found.and_then(|found| self.datasets.get(found.name()))
+                else {
                     continue;
                 };
-                let column = base(&name).to_string();
+                let name = coordinates.name();
+                let column = base(name).to_string();
                 let is_other = datasets.iter().all(|dataset| dataset.name() != name);
-                if !is_other || is_of_axis(&name) || taken.contains(&column) {
+                if !is_other || is_of_axis(name) || taken.contains(&column) {
                     continue;
                 }
                 if let Some(repeated) = repeated(coordinates, &grid) {

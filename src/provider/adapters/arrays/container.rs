@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
-use crate::format::array::{ArrayFile, HistoryRow, MemoryBudget};
+use crate::format::array::{ArrayFile, Dataset, HistoryRow, MemoryBudget};
 use crate::grid::CoordinateSource;
 use crate::provider::adapters::arrays::auxiliary::AuxiliaryCoordinates;
 use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, named_datasets};
@@ -166,13 +166,14 @@ impl Tables {
             }
         }
         let wide = wide_tables(&datasets, |name| names.contains(name));
-        let auxiliary = options
+        let mut auxiliary = options
             .auxiliary_coordinates
-            .then(|| AuxiliaryCoordinates::new(&datasets));
-        let extended = |grid: Arc<dyn GridSource>, of: &[Arc<ArrayDataset>]| match &auxiliary {
-            Some(auxiliary) => auxiliary.added_to(grid, of),
-            None => grid,
-        };
+            .then(|| AuxiliaryCoordinates::new(&datasets, &mut shared));
+        let mut extended =
+            |grid: Arc<dyn GridSource>, of: &[Arc<ArrayDataset>]| match &mut auxiliary {
+                Some(auxiliary) => auxiliary.added_to(grid, of),
+                None => grid,
+            };
         let coordinates = coordinate_variables(file.as_ref(), &datasets);
         let mut tables = Self {
             entries: Vec::new(),
@@ -220,9 +221,9 @@ fn coordinate_variables(file: &dyn ArrayFile, datasets: &[Arc<ArrayDataset>]) ->
         let Some(metadata) = file.metadata(dataset.dataset()) else {
             continue;
         };
-        let paths = named_datasets(dataset.name(), |key| {
-            metadata.attrs.get(key).map(String::as_str)
-        });
+        let own = file.link_target(dataset.dataset());
+        let name = own.map_or(dataset.name(), Dataset::name);
+        let paths = named_datasets(name, |key| metadata.attrs.get(key).map(String::as_str));
         names.extend(paths.filter(|path| path != dataset.name() && file.dataset(path).is_some()));
     }
     names

@@ -20,7 +20,7 @@ use crate::provider::adapters::arrays::decoding::{
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
-const COORDINATES: &str = "coordinates";
+pub(super) const COORDINATES: &str = "coordinates";
 /// Attributes of the CF conventions that name datasets.
 const NAMING: [&str; 4] = ["bounds", "climatology", COORDINATES, "grid_mapping"];
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
@@ -34,29 +34,33 @@ const MAX_DATES: u64 = 1 << 24;
 #[derive(Debug, Default)]
 pub(super) struct CoordinateDatasets {
     coordinates: HashMap<u64, Arc<AxisCoordinates>>,
-    /// The one-dimensional datasets by their names without groups; `None` if several share a name.
-    by_base: Option<HashMap<String, Option<usize>>>,
+    /// The datasets by their names without groups, except for those that are further names of others.
+    by_base: Option<HashMap<String, Vec<usize>>>,
     /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }
 
 impl CoordinateDatasets {
-    /// Returns the only one-dimensional dataset of this name in any group.
-    fn only_of_name<'a>(&mut self, file: &'a dyn ArrayFile, name: &str) -> Option<&'a Dataset> {
+    /// Returns the only dataset of this name, in any group, for which `is_candidate` returns `true`.
+    fn only_of_name<'a>(
+        &mut self,
+        file: &'a dyn ArrayFile,
+        name: &str,
+        is_candidate: impl Fn(&Dataset) -> bool,
+    ) -> Option<&'a Dataset> {
         let by_base = self.by_base.get_or_insert_with(|| {
-            let mut by_base = HashMap::new();
+            let mut by_base: HashMap<_, Vec<usize>> = HashMap::new();
             for (number, dataset) in file.datasets().iter().enumerate() {
-                if dataset.shape().len() == 1 {
-                    by_base
-                        .entry(base(dataset.name()).to_string())
-                        .and_modify(|only| *only = None)
-                        .or_insert(Some(number));
+                if file.link_target(dataset).is_none() {
+                    let base = base(dataset.name()).to_string();
+                    by_base.entry(base).or_default().push(number);
                 }
             }
             by_base
         });
-        let number = by_base.get(name).copied().flatten()?;
-        file.datasets().get(number)
+        let numbers = by_base.get(name)?.iter();
+        let datasets = numbers.filter_map(|number| file.datasets().get(*number));
+        only(datasets.filter(|dataset| is_candidate(dataset)))
     }
 
     /// Returns the coordinates that a dataset holds.
@@ -259,9 +263,7 @@ pub fn named_datasets<'a>(
 ) -> impl Iterator<Item = String> {
     let texts = NAMING.iter().filter_map(|key| attribute(key));
     let texts: Vec<&str> = texts.collect();
-    let names = texts
-        .into_iter()
-        .flat_map(|text| text.split_whitespace().take(MAX_NAMED));
+    let names = texts.into_iter().flat_map(names_in);
     names.flat_map(move |name| enclosing(dataset).map(move |group| format!("{group}{name}")))
 }
 
@@ -288,6 +290,8 @@ pub(super) fn find<'a>(
     axis: usize,
     shared: &mut CoordinateDatasets,
 ) -> Option<(&'a Dataset, CoordinateSource)> {
+    // The coordinates are beside the dataset that a soft link leads to.
+    let dataset = file.link_target(dataset).unwrap_or(dataset);
     let extent = dataset.shape()[axis];
     if let Some(name) = names.get(axis) {
         if names.len() == 1 && base(dataset.name()) == name {
@@ -309,11 +313,10 @@ pub(super) fn find<'a>(
         }
     }
     let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
-    let candidates: Vec<_> = named
-        .split_whitespace()
-        .take(MAX_NAMED)
-        .filter_map(|name| resolve(file, dataset, name, shared))
-        .filter(|found| found.shape().len() == 1)
+    let is_candidate = |found: &Dataset| found.shape().len() == 1;
+    let candidates: Vec<_> = names_in(named)
+        .filter_map(|name| resolve(file, dataset, name, shared, is_candidate))
+        .filter(|found| is_candidate(found))
         .collect();
     let belongs = |candidate: &Dataset, axis: usize| {
         let own = file
@@ -342,19 +345,27 @@ pub(super) fn find<'a>(
     can_stand_along(file, found, extent).then_some((*found, source))
 }
 
-/// Resolves a name in an attribute to a dataset: in the group of the dataset, else in the root
-/// group, else the only dataset of this name in any group, since converters put coordinates into
-/// groups of their own.
-fn resolve<'a>(
+/// Returns the names in an attribute.
+pub(super) fn names_in(attribute: &str) -> impl Iterator<Item = &str> {
+    attribute.split_whitespace().take(MAX_NAMED)
+}
+
+/// Resolves a name in an attribute to a dataset: in the group of the dataset, else in the closest group
+/// around it, else the only dataset of this name in any group for which `is_candidate` returns `true`, since
+/// converters put coordinates into groups of their own.
+pub(super) fn resolve<'a>(
     file: &'a dyn ArrayFile,
     dataset: &Dataset,
     name: &str,
     shared: &mut CoordinateDatasets,
+    is_candidate: impl Fn(&Dataset) -> bool,
 ) -> Option<&'a Dataset> {
-    let beside = format!("{}{name}", group(dataset.name()));
-    file.dataset(&beside)
+    let dataset = file.link_target(dataset).unwrap_or(dataset);
+    let mut beside = enclosing(dataset.name()).map(|group| format!("{group}{name}"));
+    beside
+        .find_map(|path| file.dataset(&path))
         .or_else(|| file.dataset(name.trim_start_matches('/')))
-        .or_else(|| shared.only_of_name(file, name))
+        .or_else(|| shared.only_of_name(file, name, is_candidate))
 }
 
 fn can_stand_along(file: &dyn ArrayFile, dataset: &Dataset, extent: u64) -> bool {

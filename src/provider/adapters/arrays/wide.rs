@@ -20,7 +20,7 @@ const MAX_TABLES: usize = 1024;
 ///
 /// A table is named after its group and dimensions, such as `ocean/time_lat_lon`. Underscores are
 /// appended while a dataset or another table has the same name. At most [`MAX_TABLES`] tables are
-/// created. Returns each with its datasets.
+/// created. Returns each table with its datasets.
 pub(super) fn wide_tables(
     datasets: &[Arc<ArrayDataset>],
     is_taken: impl Fn(&str) -> bool,

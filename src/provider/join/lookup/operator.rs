@@ -9,6 +9,7 @@ use datafusion::common::{DataFusionError, JoinSide, JoinType, Result, internal_e
 use datafusion::config::ConfigOptions;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::equivalence::ProjectionMapping;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -90,6 +91,35 @@ pub(super) struct LookupSpec {
     pub replaced: Arc<dyn ExecutionPlan>,
 }
 
+impl LookupSpec {
+    /// Returns `true` if every output row has a row of the probe side, and whether that row is output does
+    /// not depend on other rows of the probe side. The other kinds of joins return rows of the build side
+    /// at the end.
+    fn keeps_probe_rows(&self) -> bool {
+        matches!(
+            self.output.join_type,
+            JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
+        )
+    }
+
+    /// Returns each output column as a column of one input, or `None` for columns of the other
+    /// input.
+    fn columns_of_input(
+        &self,
+        input: &Arc<dyn ExecutionPlan>,
+        side: JoinSide,
+    ) -> Vec<Option<Arc<dyn PhysicalExpr>>> {
+        let schema = input.schema();
+        let columns = self.output.columns.iter().map(|column| {
+            // The group number of the build side is not a column of the input.
+            let field = schema.fields().get(column.index);
+            let field = field.filter(|_| column.side == side)?;
+            Some(Arc::new(Column::new(field.name(), column.index)) as _)
+        });
+        columns.collect()
+    }
+}
+
 #[cfg(feature = "proto")]
 impl LookupSpec {
     /// Returns the schema to which the columns of the dynamic filter refer; empty without a filter.
@@ -109,7 +139,7 @@ impl ArrayLookupJoinExec {
         dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&spec.schema)),
+            order_of_probe_rows(&inputs[1], &spec),
             Partitioning::UnknownPartitioning(inputs[1].output_partitioning().partition_count()),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -130,20 +160,19 @@ impl ArrayLookupJoinExec {
         &self,
         number: usize,
     ) -> Vec<Option<Arc<dyn PhysicalExpr>>> {
-        let schema = self.inputs[number].schema();
         let side = [JoinSide::Left, JoinSide::Right][number];
-        let columns = self.spec.output.columns.iter().map(|column| {
-            // The group number of the build side is not a column of the input.
-            let field = schema.fields().get(column.index);
-            let field = field.filter(|_| column.side == side)?;
-            Some(Arc::new(Column::new(field.name(), column.index)) as _)
-        });
-        columns.collect()
+        self.spec.columns_of_input(&self.inputs[number], side)
     }
 
     /// Returns the kind of join.
     pub(in crate::provider) fn join_type(&self) -> JoinType {
         self.spec.output.join_type
+    }
+
+    /// Returns `true` if the join returns the rows of each partition of the probe side in their order,
+    /// each once per match, and no others.
+    pub(in crate::provider) fn keeps_probe_rows(&self) -> bool {
+        self.spec.keeps_probe_rows()
     }
 
     pub(super) fn inputs(&self) -> &[Arc<dyn ExecutionPlan>; 2] {
@@ -189,6 +218,22 @@ impl ArrayLookupJoinExec {
     pub(super) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
         &self.spec.replaced
     }
+}
+
+/// Returns the order of the probe side's rows, over the output columns, if the join keeps it.
+fn order_of_probe_rows(probe: &Arc<dyn ExecutionPlan>, spec: &LookupSpec) -> EquivalenceProperties {
+    let schema = Arc::clone(&spec.schema);
+    if !spec.keeps_probe_rows() {
+        return EquivalenceProperties::new(schema);
+    }
+    let columns = spec.columns_of_input(probe, JoinSide::Right).into_iter();
+    let mapping = columns.enumerate().filter_map(|(index, column)| {
+        let output = Column::new(schema.fields().get(index)?.name(), index);
+        let targets: Vec<(Arc<dyn PhysicalExpr>, usize)> = vec![(Arc::new(output), index)];
+        Some((column?, targets.into()))
+    });
+    let mapping: ProjectionMapping = mapping.collect();
+    probe.equivalence_properties().project(&mapping, schema)
 }
 
 /// Collects the build side and updates the dynamic filter with the bounds of its keys.
@@ -329,13 +374,7 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         parent_filters: Vec<Arc<dyn PhysicalExpr>>,
         _config: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        // In these joins, every output row has a row of the probe side, and whether that row is
-        // output does not depend on other rows of the probe side.
-        let keeps_probe_rows = matches!(
-            self.spec.output.join_type,
-            JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
-        );
-        let probe = match keeps_probe_rows {
+        let probe = match self.keeps_probe_rows() {
             true => ChildFilterDescription::from_child(&parent_filters, &self.inputs[1])?,
             false => ChildFilterDescription::all_unsupported(&parent_filters),
         };

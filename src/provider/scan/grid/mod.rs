@@ -3,4 +3,5 @@
 pub(crate) mod blocks;
 pub(crate) mod reader;
 pub(crate) mod repeated;
+mod repeated_reader;
 pub mod table;

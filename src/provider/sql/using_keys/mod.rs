@@ -15,7 +15,6 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::provider::sql::budget;
 #[cfg(feature = "remote")]
 use crate::provider::sql::urls::hide_secrets;
 use crate::provider::sql::using_keys::syntax::{
@@ -23,6 +22,7 @@ use crate::provider::sql::using_keys::syntax::{
     normalize, replace_in, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
+use crate::provider::sql::{budget, groups};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -35,6 +35,7 @@ use crate::provider::sql::variable_names::plan_statement;
 /// - The values of a table over one array, whose column is `value`, can be referred to by the name
 ///   of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take precedence,
 ///   and `SELECT *` is not changed.
+/// - `CREATE SCHEMA` and `SHOW COLUMNS` know that the groups of files are schemas.
 /// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
@@ -62,6 +63,7 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
     let mut statement = budget::parse(state, sql)?;
     #[cfg(feature = "remote")]
     hide_secrets(state, &mut statement);
+    groups::show_columns_of_file(state, &mut statement);
     let upper = sql.to_ascii_uppercase();
     if (upper.contains("USING") || upper.contains("NATURAL"))
         && let Statement::Statement(template) = budget::parse(state, "SELECT * FROM t")?
@@ -73,7 +75,7 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
     }
     let plan = budget::with_stack(plan_statement(state, statement)).await?;
     budget::check_plan(state.config_options(), &plan)?;
-    Ok(plan)
+    Ok(groups::create_beside_groups(state, plan))
 }
 
 /// The common table expressions that a query can refer to.

@@ -47,8 +47,8 @@ async fn numbers(ctx: &SessionContext, sql: &str) -> Vec<Vec<Option<f64>>> {
 
 #[tokio::test]
 async fn auxiliary_coordinates_are_columns_on_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let zarr = folder.path().join("curvilinear.zarr");
+    let directory = tempfile::tempdir().unwrap();
+    let zarr = directory.path().join("curvilinear.zarr");
     let progress = ConvertProgress::default();
     convert(
         &path("curvilinear.nc"),
@@ -136,5 +136,17 @@ async fn plans_with_auxiliary_coordinates_are_decoded_in_another_session() {
         let found = rows(&encoding, sql).await;
         assert!(!found.is_empty(), "{sql}");
         assert_eq!(found, rows(&ctx, sql).await, "{sql}");
+    }
+}
+
+/// The bounds of coordinates depend on the cells that are null.
+#[tokio::test]
+async fn bounds_of_coordinates_follow_the_options() {
+    let options = ArrayOptions::new().with_auxiliary_coordinates(true);
+    let ctx = open(&path("curvilinear.nc"), options).await;
+    let sql = "SELECT count(*) FROM t2m WHERE lat < 0";
+    for (fill_as_null, count) in [(true, "0"), (false, "4"), (true, "0")] {
+        rows(&ctx, &format!("SET tet.fill_as_null = {fill_as_null}")).await;
+        assert_eq!(rows(&ctx, sql).await, [count]);
     }
 }

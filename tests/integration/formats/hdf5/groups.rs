@@ -1,11 +1,15 @@
 //! The groups of files as schemas.
 
+use std::path::Path;
+
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
-use tet_sql::{ArrayOptions, ArraySessionExt};
+use tet_sql::{ArrayOptions, ArraySessionExt, create_logical_plan};
 
 use super::stored::path;
-use crate::support::sql::{error, open, rows, session};
+use crate::support::sql::{error, open, rows, session, texts, write};
 
 /// Checks that queries of one table by several names have the same rows.
 async fn same(ctx: &SessionContext, tables: &[&str]) {
@@ -92,16 +96,116 @@ async fn a_group_of_several_files_needs_the_name_of_the_file() {
     }
     same(&ctx, &["\"a/ocean\".salt", "\"b/ocean\".salt"]).await;
     let message = error(&ctx, "SELECT * FROM ocean.salt").await;
-    let expected = "several files have a group of this name; write \"a/ocean\" or \"b/ocean\"";
+    let expected = "table name ocean.salt is ambiguous: several files have it; \
+                    write \"a/ocean\".\"salt\" or \"b/ocean\".\"salt\"";
     assert!(message.contains(expected), "{message}");
+}
+
+/// Writes a `.tet` file of arrays with these names.
+fn write_arrays(path: &Path, names: &[&str]) {
+    let datasets = names.iter().enumerate().map(|(number, name)| {
+        let spec = DatasetSpec::new(*name, Dtype::U8, &[2], &[2]).with_dim_names(["x"]);
+        (spec, vec![number as u8; 2])
+    });
+    write(path, &datasets.collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_table_that_one_of_several_groups_has_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    for (name, arrays) in [
+        ("a", &["ocean/salt"][..]),
+        ("b", &["ocean/salt", "ocean/temp"]),
+        ("c", &["Ocean/salt", "OCEAN/salt"]),
+    ] {
+        let file = directory.path().join(name).with_extension("tet");
+        write_arrays(&file, arrays);
+        ctx.register_array_file_as(name, &file, ArrayOptions::new())
+            .await
+            .unwrap();
+    }
+    same(&ctx, &["\"b/ocean\".temp", "ocean.temp"]).await;
+    error(&ctx, "SELECT * FROM ocean.salt").await;
+    same(&ctx, &["c.\"Ocean/salt\"", "\"c/Ocean\".salt"]).await;
+    // As for tables, one of several names that only differ in case has to be quoted.
+    let message = error(&ctx, "SELECT * FROM \"c/ocean\".salt").await;
+    let expected = "has \"OCEAN\" and \"Ocean\"; quote one of them";
+    assert!(
+        message.contains("group name ocean is ambiguous"),
+        "{message}"
+    );
+    assert!(message.contains(expected), "{message}");
+}
+
+/// Runs a statement as the command, the server and the Python package do.
+async fn planned(ctx: &SessionContext, sql: &str) -> Result<Vec<String>, DataFusionError> {
+    let plan = create_logical_plan(&ctx.state(), sql).await?;
+    let frame = ctx.execute_logical_plan(plan).await?;
+    Ok(texts(&frame.collect().await?))
+}
+
+#[tokio::test]
+async fn schemas_are_created_beside_groups() {
+    let ctx = open(&path("netcdf.nc"), ArrayOptions::new()).await;
+    let message = error(&ctx, "CREATE TABLE ocean.x AS SELECT 1 AS a").await;
+    let expected =
+        "cannot create x in \"f/ocean\", a group of a file; create it in the schema \"f\"";
+    assert!(message.contains(expected), "{message}");
+    let message = error(&ctx, "DROP TABLE ocean.salt").await;
+    assert!(
+        message.contains("a dataset of the read-only file"),
+        "{message}"
+    );
+    planned(&ctx, "CREATE SCHEMA ocean").await.unwrap();
+    rows(&ctx, "CREATE TABLE ocean.x AS SELECT 1 AS a").await;
+    assert_eq!(rows(&ctx, "SELECT a FROM ocean.x").await, ["1"]);
+    same(&ctx, &["f.\"ocean/salt\"", "\"f/ocean\".salt"]).await;
+    let again = planned(&ctx, "CREATE SCHEMA ocean").await.unwrap_err();
+    assert!(
+        again.to_string().contains("'ocean' already exists"),
+        "{again}"
+    );
+    planned(&ctx, "CREATE SCHEMA IF NOT EXISTS ocean")
+        .await
+        .unwrap();
+    assert_eq!(rows(&ctx, "SELECT a FROM ocean.x").await, ["1"]);
+    rows(&ctx, "DROP SCHEMA ocean CASCADE").await;
+    same(&ctx, &["f.\"ocean/salt\"", "ocean.salt"]).await;
+    planned(&ctx, "CREATE SCHEMA datafusion.ocean")
+        .await
+        .unwrap();
+    rows(&ctx, "CREATE TABLE ocean.x AS SELECT 2 AS a").await;
+    assert_eq!(rows(&ctx, "SELECT a FROM datafusion.ocean.x").await, ["2"]);
+}
+
+#[tokio::test]
+async fn columns_of_tables_in_groups_are_shown() {
+    let ctx = open(&path("netcdf.nc"), ArrayOptions::new()).await;
+    let expected = planned(&ctx, "SHOW COLUMNS FROM f.\"ocean/salt\"")
+        .await
+        .unwrap();
+    assert!(expected.len() > 1, "{expected:?}");
+    for table in [
+        "ocean.salt",
+        "OCEAN.Salt",
+        "\"f/ocean\".salt",
+        "datafusion.ocean.salt",
+    ] {
+        let sql = format!("SHOW COLUMNS FROM {table}");
+        assert_eq!(planned(&ctx, &sql).await.unwrap(), expected, "{table}");
+    }
+    planned(&ctx, "SHOW COLUMNS FROM ocean.pepper")
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test]
 async fn groups_of_other_formats_are_schemas() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let input = path("netcdf.nc");
     for name in ["a.tet", "a.zarr"] {
-        let output = folder.path().join(name);
+        let output = directory.path().join(name);
         let options = ConvertOptions::default();
         let progress = ConvertProgress::default();
         let converted = convert(&input, &output, &options, &progress);

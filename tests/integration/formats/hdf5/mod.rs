@@ -5,6 +5,7 @@ mod auxiliary;
 mod cached;
 mod exercise;
 mod groups;
+mod linked;
 mod mutations;
 mod stored;
 mod tables;

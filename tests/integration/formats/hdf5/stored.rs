@@ -12,7 +12,7 @@ use tet_sql::format::npy::NpyFile;
 use crate::support::cells::data;
 
 /// The files with expected values.
-pub const FILES: [&str; 13] = [
+pub const FILES: [&str; 14] = [
     "blosc_snappy.h5",
     "curvilinear.nc",
     "filters.h5",
@@ -20,6 +20,7 @@ pub const FILES: [&str; 13] = [
     "groups_latest.h5",
     "layouts_earliest.h5",
     "layouts_latest.h5",
+    "linked_coordinates.h5",
     "links_earliest.h5",
     "links_latest.h5",
     "netcdf.nc",
@@ -34,7 +35,7 @@ pub fn path(name: &str) -> PathBuf {
 }
 
 /// Opens a file in `tests/data/hdf5`.
-fn open(name: &str, access: Access) -> Arc<dyn ArrayFile> {
+pub fn open(name: &str, access: Access) -> Arc<dyn ArrayFile> {
     Arc::new(Hdf5File::open(path(name), access).unwrap())
 }
 

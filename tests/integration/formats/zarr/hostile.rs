@@ -376,6 +376,29 @@ fn deep_groups_and_link_cycles_terminate() {
 }
 
 #[test]
+fn damaged_attributes_of_groups_hide_no_arrays() {
+    let directory = tempfile::tempdir().unwrap();
+    for group in ["", "g"] {
+        let group = directory.path().join(group);
+        std::fs::create_dir_all(group.join("a")).unwrap();
+        std::fs::write(group.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+        std::fs::write(group.join(".zattrs"), r#"{"title": "#).unwrap();
+        std::fs::write(group.join("a/.zarray"), array_v2().to_string()).unwrap();
+    }
+    let opened = ZarrHierarchy::open(directory.path()).unwrap();
+    let names: Vec<&str> = opened.arrays().iter().map(|array| array.name()).collect();
+    assert_eq!(names, ["a", "g/a"]);
+    assert_eq!(opened.warnings().len(), 2, "{:?}", opened.warnings());
+    for (warning, group) in opened.warnings().iter().zip(["", "g"]) {
+        let expected = format!("the attributes of the group {group:?} are left out");
+        assert!(
+            warning.contains(&expected) && warning.contains(".zattrs"),
+            "{warning}"
+        );
+    }
+}
+
+#[test]
 fn consolidated_names_outside_the_store_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let metadata = json!({

@@ -375,6 +375,7 @@ fn with_attribute(
     let predicate = predicate.transpose()?;
     let plan = ScanPlan {
         partitions: Vec::new(),
+        ordering: Vec::new(),
         selected_by,
         ..old.clone()
     };

@@ -136,6 +136,7 @@ impl KeyedScan {
             dynamic_filter: None,
             fetch: None,
             partitions: Vec::new(),
+            ordering: Vec::new(),
             options: old.options,
             selected_by,
         };
