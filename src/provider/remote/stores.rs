@@ -17,6 +17,11 @@ use crate::format::io::remote::{
 };
 use crate::format::remote_location_advice;
 use crate::provider::remote::create::{http_store, is_known};
+use crate::provider::remote::options::StoreOptions;
+
+/// The maximum number of `COPY` statements whose options are kept until they run.
+#[cfg(feature = "sql")]
+const MAX_PLANNED: usize = 64;
 
 /// The object stores of a session, as an extension of its configuration.
 ///
@@ -38,6 +43,8 @@ struct State {
     stores: HashMap<String, RemoteStore>,
     /// The whole URL by its text without secrets.
     secrets: HashMap<String, Url>,
+    /// The options of `COPY` statements that are being planned, by location.
+    options: HashMap<String, StoreOptions>,
 }
 
 impl fmt::Debug for RemoteStores {
@@ -97,6 +104,22 @@ impl RemoteStores {
         let shown = redacted(&url);
         self.state().secrets.insert(shown.clone(), url);
         Ok(shown)
+    }
+
+    /// Keeps the options of a `COPY` to a location until it runs, so that its plan does not show them.
+    #[cfg(feature = "sql")]
+    pub(crate) fn put_options(&self, location: &str, options: StoreOptions) {
+        let mut state = self.state();
+        // The options of statements that are refused after they were planned are never taken.
+        if state.options.len() >= MAX_PLANNED {
+            state.options.clear();
+        }
+        state.options.insert(location.to_string(), options);
+    }
+
+    /// Returns the options that were kept for a location, and forgets them.
+    pub(crate) fn take_options(&self, location: &str) -> StoreOptions {
+        self.state().options.remove(location).unwrap_or_default()
     }
 
     /// Returns the place that a path leads to, if the path is a URL.

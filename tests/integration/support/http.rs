@@ -257,7 +257,9 @@ fn answer(
         return plain(&format!("{status} Fault"), "");
     }
     if method == "PUT" {
-        return plain("201 Created", "");
+        // S3 answers with the tag of what it has stored.
+        let etag = content.map(|content| format!("ETag: \"{:x}\"\r\n", checksum(&content)));
+        return plain("201 Created", &etag.unwrap_or_default());
     }
     if !["GET", "HEAD"].contains(&method.as_str()) {
         return plain("405 Method Not Allowed", "");
