@@ -6,6 +6,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+#[cfg(feature = "remote")]
+use bytes::Bytes;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
@@ -16,7 +18,7 @@ use crate::provider::adapters::arrays::built_in;
 use crate::provider::adapters::create::CreateArrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 #[cfg(feature = "remote")]
-use crate::provider::remote::RemoteStores;
+use crate::provider::remote::place;
 use crate::provider::source::container::Container;
 
 /// The number of bytes at the start of a file by which formats recognise it.
@@ -228,6 +230,23 @@ impl<'a> Candidate<'a> {
         }
         self.is_directory && self.path.join(name).exists()
     }
+
+    /// Returns the content of the entry of this name, if the path is a directory with such a file.
+    #[cfg(feature = "remote")]
+    pub(crate) fn entry(&self, name: &str) -> Option<Bytes> {
+        if let Some(directory) = self.remote {
+            let found = directory.documents(&[name.to_string()], MAX_ENTRY_BYTES);
+            return found.ok()?.pop().flatten();
+        }
+        if !self.is_directory {
+            return None;
+        }
+        let file = File::open(self.path.join(name)).ok()?;
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let mut bytes = Vec::new();
+        let read = file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes);
+        (is_file && read.is_ok()).then(|| bytes.into())
+    }
 }
 
 /// The formats that a session can open.
@@ -325,7 +344,7 @@ impl FormatRegistry {
     ) -> Result<Arc<dyn Container>, Error> {
         let options = &options.bound(session.options());
         #[cfg(feature = "remote")]
-        if let Some(place) = RemoteStores::of(session).place(path)? {
+        if let Some(place) = place(path, session)? {
             return self.open_remote(&place, options, session);
         }
         if let Some(format) = self.recognise(path) {
@@ -406,7 +425,7 @@ impl FormatRegistry {
         let mut formats = self.formats.iter();
         let format = formats.find(|known| known.name() == format)?;
         #[cfg(feature = "remote")]
-        match RemoteStores::of(session).place(path) {
+        match place(path, session) {
             Ok(None) => {}
             Ok(Some(place)) => {
                 let file = RemoteFile::open(&place, format.is_directory());

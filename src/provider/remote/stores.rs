@@ -16,6 +16,7 @@ use crate::format::io::remote::{
     RemotePlace, RemoteStore, credentials, is_url, redacted, without_secrets,
 };
 use crate::format::remote_location_advice;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::remote::create::{http_store, is_known};
 use crate::provider::remote::options::StoreOptions;
 
@@ -198,6 +199,16 @@ fn parse(text: &str) -> Result<Url, Error> {
         let shown = without_secrets(text);
         Error::invalid(Path::new(&shown), format!("is not a valid URL: {error}"))
     })
+}
+
+/// Returns the place that a path leads to, if the path is a URL. What is fetched from there is kept in the
+/// cache directory of the session, if it has one.
+///
+/// # Errors
+/// Returns an error if the session has no store for the URL.
+pub(crate) fn place(path: &Path, session: &SessionConfig) -> Result<Option<RemotePlace>, Error> {
+    let place = RemoteStores::of(session).place(path)?;
+    Ok(place.map(|place| place.with_cache(ArraySettings::cache(session.options()))))
 }
 
 /// Returns the path by which a session knows a path or URL.

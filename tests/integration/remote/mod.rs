@@ -1,6 +1,7 @@
 //! Arrays in object stores and on HTTP servers.
 
 mod answers;
+mod cached;
 mod command;
 mod copies;
 mod faults;

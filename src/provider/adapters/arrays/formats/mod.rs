@@ -3,6 +3,8 @@
 #[cfg(feature = "hdf5")]
 mod netcdf;
 #[cfg(all(feature = "remote", feature = "zarr"))]
+mod reference_rows;
+#[cfg(all(feature = "remote", feature = "zarr"))]
 mod references;
 
 use std::collections::BTreeMap;
@@ -43,10 +45,11 @@ const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
     vec![
         Arc::new(TetFormat),
-        #[cfg(feature = "zarr")]
-        Arc::new(ZarrFormat),
+        // Before Zarr, because a directory of references has a document of Zarr's name.
         #[cfg(all(feature = "remote", feature = "zarr"))]
         Arc::new(ReferenceFormat),
+        #[cfg(feature = "zarr")]
+        Arc::new(ZarrFormat),
         Arc::new(NpyFormat),
         #[cfg(feature = "hdf5")]
         Arc::new(NetcdfFormat),
@@ -144,7 +147,8 @@ impl Format for ZarrFormat {
         #[cfg(feature = "remote")]
         if candidate.is_remote() {
             let mut documents = zarr::ROOT_DOCUMENTS.iter();
-            return documents.any(|name| candidate.has_entry(name));
+            let first = documents.find(|name| candidate.has_entry(name));
+            return first.is_some_and(|name| !ReferenceFormat.recognises_entry(candidate, name));
         }
         candidate.is_directory() && zarr::is_hierarchy(candidate.path())
     }
