@@ -28,9 +28,9 @@ use crate::provider::adapters::arrays::formats::netcdf::{Hdf5Format, NetcdfForma
 #[cfg(all(feature = "remote", feature = "zarr"))]
 use crate::provider::adapters::arrays::formats::references::ReferenceFormat;
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
-#[cfg(feature = "remote")]
-use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::{RemoteFile, place_of};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
 #[cfg(feature = "tiledb")]
@@ -83,6 +83,12 @@ impl Format for TetFormat {
 
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
         match candidate.is_directory() {
+            #[cfg(feature = "remote")]
+            true if candidate.is_remote() => {
+                // Only packages by name, to save requests.
+                let name = candidate.path().to_string_lossy();
+                name.trim_end_matches('/').ends_with(".tet.d") && candidate.has_entry("PROTOCOL")
+            }
             true => is_package(candidate.path()),
             false => candidate.start().starts_with(&MAGIC),
         }
@@ -114,8 +120,14 @@ impl Format for TetFormat {
         options: &ArrayOptions,
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
-        let object = file.into_object()?;
-        let file = TetFile::open_remote(object, options.open_options(session.options()))?;
+        let opening = options.open_options(session.options());
+        let is_package = file.path().to_string_lossy().contains(".tet.d");
+        let file = match file {
+            RemoteFile::Directory(directory) if is_package => {
+                TetFile::open_package(place_of(directory.path(), session)?, opening)?
+            }
+            file => TetFile::open_remote(file.into_object()?, opening)?,
+        };
         Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
