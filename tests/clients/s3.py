@@ -51,8 +51,9 @@ def main():
     }
     with tempfile.TemporaryDirectory() as directory:
         directory = Path(directory)
-        names = ["weather.tet", "weather.zarr", "weather.parquet"]
-        copies = [f"COPY time_lat_lon TO '{directory}/{name}'" for name in names]
+        names = ["weather.tet", "weather.zarr", "weather.parquet", "weather.tatami", "weather.tiledb"]
+        sparse = lambda name: "OPTIONS (sparse 'true')" if name.endswith(".tiledb") else ""
+        copies = [f"COPY time_lat_lon TO '{directory}/{name}' {sparse(name)}" for name in names]
         arguments = [BINARY, "--quiet", "--no-init", "--demo"]
         for copy in copies:
             arguments += ["-c", copy]
@@ -62,7 +63,7 @@ def main():
                 client.upload_file(str(path), "arrays", str(path.relative_to(directory)))
         compared = 0
         for name in names:
-            table = "" if name.endswith(".parquet") else "#time_lat_lon"
+            table = "#time_lat_lon" if name.endswith((".tet", ".zarr")) else ""
             for query in QUERIES:
                 local, _ = run([query.format(f"'{directory}/{name}{table}'")], environment)
                 remote, _ = run([query.format(f"'s3://arrays/{name}{table}'")], environment)
@@ -83,6 +84,27 @@ def main():
             local, _ = run([query.format(f"'{directory}/weather.tet#temperature'")], environment)
             remote, _ = run([query.format(f"'s3://arrays/{name}#temperature'")], environment)
             assert local == remote, f"{name}\n{local}\n{remote}"
+        # Writing with options instead of the environment. The plan does not show them.
+        options = f"""'aws.access_key_id' 'an-id', 'aws.secret_access_key' 'a-secret', 'aws.region' 'eu-west-1',
+            'aws.endpoint' '{endpoint}'"""
+        for name in ["options.tet", "options.csv", "options.parquet"]:
+            more = ", dims 'k'" if name.endswith(".tet") else ""
+            copy = f"COPY (SELECT value AS k, value * 2 AS value FROM generate_series(1, 9)) TO 's3://arrays/{name}' OPTIONS ({options}{more})"
+            shown, _ = run([f"EXPLAIN VERBOSE {copy}"], {})
+            assert "a-secret" not in shown, shown
+            run([copy], {})
+            total, _ = run([f"SELECT sum(value) AS s FROM 's3://arrays/{name}'"], environment)
+            assert total.split() == ["s", "90"], total
+        # A cache directory changes no answer, and holds no secrets.
+        cache = directory / "cache"
+        for name in ["weather.tet", "weather.zarr"]:
+            query = QUERIES[1].format(f"'s3://arrays/{name}#time_lat_lon'")
+            expected, _ = run([query], environment)
+            for _ in range(2):
+                kept, _ = run([f"SET tet.cache_dir = '{cache}'", query], environment)
+                assert kept == expected, f"{name}: {kept}"
+        kept = [path.read_bytes() for path in cache.rglob("*") if path.is_file()]
+        assert kept and not any(b"a-secret" in content for content in kept)
         _, message = run(["SELECT * FROM 's3://arrays/none.tet'"], environment, check=False)
         assert "404" in message and "a-secret" not in message, message
     server.stop()

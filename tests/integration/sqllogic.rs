@@ -69,6 +69,20 @@ async fn queries_over_decoded_plans() {
     }
 }
 
+/// The cookbook over an object store: the same answers as over local files.
+#[cfg(feature = "remote")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_urls() {
+    if is_completing() {
+        return;
+    }
+    let mut paths = query_files();
+    // Plans and tables about files show where they are.
+    let local = ["explain.slt", "introspection.slt"];
+    paths.retain(|path| !local.iter().any(|name| path.ends_with(name)));
+    run(&paths, Database::over_urls, false).await;
+}
+
 fn is_completing() -> bool {
     std::env::var_os("TET_SQL_COMPLETE").is_some_and(|value| value == "1")
 }
@@ -114,6 +128,8 @@ async fn run<F: Future<Output = Result<Database>>>(
 /// A session over the files of the cookbook.
 struct Database {
     ctx: SessionContext,
+    /// The directory `tests/data`, or its URL.
+    data: String,
     scratch: TempDir,
 }
 
@@ -122,15 +138,49 @@ impl Database {
         let scratch = tempfile::tempdir()?;
         let second = scratch.path().join("second.tet");
         write_second(&second)?;
+        let ctx = Self::session(least_partition);
+        let weather = data_directory().join("weather_small.tet");
+        Self::register(&ctx, &weather, &second).await?;
+        let data = data_directory().display().to_string();
+        Ok(Self { ctx, data, scratch })
+    }
+
+    /// Opens the same files in an object store. What queries write stays local.
+    #[cfg(feature = "remote")]
+    async fn over_urls() -> Result<Self> {
+        use object_store::ObjectStore;
+        use object_store::memory::InMemory;
+
+        let scratch = tempfile::tempdir()?;
+        let second = scratch.path().join("second.tet");
+        write_second(&second)?;
+        let store = InMemory::new();
+        crate::remote::put_directory(&store, &data_directory()).await;
+        crate::remote::put_directory(&store, scratch.path()).await;
+        let store: std::sync::Arc<dyn ObjectStore> = std::sync::Arc::new(store);
+        let ctx = Self::session(DEFAULT_MIN_PARTITION_BYTES);
+        let data = "s3://cookbook".to_string();
+        let url =
+            url::Url::parse(&data).map_err(|error| DataFusionError::External(error.into()))?;
+        ctx.register_object_store(&url, store);
+        let [weather, second] =
+            ["weather_small.tet", "second.tet"].map(|name| PathBuf::from(format!("{data}/{name}")));
+        Self::register(&ctx, &weather, &second).await?;
+        Ok(Self { ctx, data, scratch })
+    }
+
+    fn session(least_partition: usize) -> SessionContext {
         let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_option_extension(ArraySettings::default())
             // Fix the number of partitions, since plans depend on it.
             .with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = least_partition;
-        let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
-        let weather = data_directory().join("weather_small.tet");
-        for (schema, path) in [("weather", &weather), ("second", &second)] {
+        enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new())
+    }
+
+    async fn register(ctx: &SessionContext, weather: &Path, second: &Path) -> Result<()> {
+        for (schema, path) in [("weather", weather), ("second", second)] {
             ctx.register_array_file_as(schema, path, ArrayOptions::new())
                 .await?;
         }
@@ -143,13 +193,13 @@ impl Database {
             .options_mut()
             .catalog
             .default_schema = "weather".into();
-        Ok(Self { ctx, scratch })
+        Ok(())
     }
 
     /// The placeholders and the directories they stand for.
     fn folders(&self) -> [(&'static str, String); 2] {
         [
-            ("${data}", data_directory().display().to_string()),
+            ("${data}", self.data.clone()),
             ("${scratch}", self.scratch.path().display().to_string()),
         ]
     }

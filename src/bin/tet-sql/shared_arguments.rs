@@ -29,7 +29,8 @@ pub struct Resources {
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
 
-    /// Keep the chunk indexes of HDF5 and NetCDF-4 files in a directory, for later sessions
+    /// Keep what is fetched from URLs, and the chunk indexes of HDF5 and NetCDF-4 files, in a directory for later
+    /// sessions
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     cache_dir: Option<String>,
 }

@@ -8,16 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::file::StoredChunk;
-use crate::format::io::remote::{Part, RemoteObject, RemotePlace, fetch};
-
-/// Maximum number of bytes between two chunks that are fetched by one request.
-const MAX_GAP_BYTES: u64 = 64 << 10;
-/// Maximum number of bytes of a request for several chunks.
-const MAX_REQUEST_BYTES: u64 = 8 << 20;
+use crate::format::io::remote::{
+    Part, RemoteObject, RemotePlace, Version, fetch, fetch_ranges, merged,
+};
 
 /// The stored form of a chunk, and the bytes to fetch for it.
 #[derive(Debug, Clone)]
@@ -37,12 +34,15 @@ pub(crate) enum ChunkBytes {
     Inline(Bytes),
     /// A range of an open file.
     InFile(Arc<RemoteObject>, Range<u64>),
-    /// A file of its own, or a part of a file. If the file has an entity tag, it must still have it
-    /// when the bytes are fetched.
+    /// Several ranges of an open file, in ascending order. The bytes of the chunk are those of the ranges,
+    /// one after another.
+    Ranges(Arc<RemoteObject>, Vec<Range<u64>>),
+    /// A file of its own, or a part of a file.
     File {
         place: RemotePlace,
         part: Part,
-        etag: Option<String>,
+        /// The version that the file must have when the bytes are fetched.
+        pinned: Option<Version>,
         /// The maximum number of bytes.
         most: u64,
     },
@@ -62,40 +62,68 @@ pub struct FetchedChunk {
 }
 
 impl LocatedChunk {
-    /// Fetches the bytes. Must run on the thread of requests.
+    /// Fetches the bytes, unless they are kept. Must run on the thread of requests.
     pub(crate) async fn fetch(self, location: ErrorLocation) -> Result<FetchedChunk> {
+        self.without_request().await.request(location).await
+    }
+
+    /// Returns the chunk with its bytes, if they are in memory or in the cache of the session.
+    async fn without_request(mut self) -> Self {
+        if let ChunkBytes::InFile(object, range) = &self.bytes
+            && let Some(bytes) = object.find(range).await
+        {
+            self.bytes = ChunkBytes::Inline(bytes);
+        }
+        self
+    }
+
+    /// Requests the bytes.
+    async fn request(self, location: ErrorLocation) -> Result<FetchedChunk> {
         let mut stored = self.stored;
-        let (bytes, requests) = match self.bytes {
-            ChunkBytes::None => (None, 0),
+        let (bytes, requests, bytes_fetched) = match self.bytes {
+            ChunkBytes::None => (None, 0, 0),
             ChunkBytes::Inline(bytes) => {
                 stored.stored_bytes = bytes.len() as u64;
-                (Some(bytes), 0)
+                (Some(bytes), 0, 0)
             }
             ChunkBytes::InFile(object, range) => {
-                let fetched = object.fetch(range).await;
-                let (bytes, requests) = fetched.map_err(|error| error.at(&location))?;
-                (Some(bytes), requests)
+                let bytes = object.fetch(range.clone()).await;
+                let bytes = bytes.map_err(|error| error.at(&location))?;
+                let length = bytes.len() as u64;
+                object.keep([(range, bytes.clone())]).await;
+                (Some(bytes), 1, length)
+            }
+            ChunkBytes::Ranges(object, ranges) => {
+                let fetched = fetch_ranges(&object, &ranges).await;
+                let fetched = fetched.map_err(|error| error.at(&location))?;
+                let bytes = Bytes::from(fetched.parts.concat());
+                (Some(bytes), fetched.requests, fetched.bytes_fetched)
             }
             ChunkBytes::File {
                 place: file,
                 part,
-                etag,
+                pinned,
                 most,
             } => {
                 let path = file.path().to_path_buf();
-                let fetched = fetch(file, part, etag, most).await;
-                let fetched = fetched.map_err(|error| in_chunk(error, &location, &path))?;
-                let bytes = fetched.map(|fetched| fetched.bytes);
-                stored.stored_bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-                (bytes, 1)
+                let fetched = fetch(file, part, pinned, most).await;
+                match fetched.map_err(|error| in_chunk(error, &location, &path))? {
+                    Some(answer) => {
+                        stored.stored_bytes = answer.bytes.len() as u64;
+                        (Some(answer.bytes), answer.requests, answer.bytes_fetched)
+                    }
+                    None => {
+                        stored.stored_bytes = 0;
+                        (None, 1, 0)
+                    }
+                }
             }
         };
-        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         Ok(FetchedChunk {
             stored,
             bytes,
             requests,
-            bytes_fetched: length * requests,
+            bytes_fetched,
         })
     }
 }
@@ -105,17 +133,20 @@ impl LocatedChunk {
 pub(crate) async fn fetch_all(
     chunks: Vec<(LocatedChunk, ErrorLocation)>,
 ) -> Result<Vec<FetchedChunk>> {
+    let chunks = chunks
+        .into_iter()
+        .map(|(chunk, place)| async { (chunk.without_request().await, place) });
+    let chunks = &join_all(chunks).await;
     let ranges = chunks.iter().map(|(chunk, _)| match &chunk.bytes {
         ChunkBytes::InFile(object, range) => Some((Arc::as_ptr(object) as usize, range.clone())),
         _ => None,
     });
     let requests = merged(&ranges.collect::<Vec<_>>());
-    let chunks = &chunks;
     let fetches = requests.into_iter().map(|numbers| async move {
         let whole = match numbers.as_slice() {
             [one] => {
                 let (chunk, location) = chunks[*one].clone();
-                return Ok(vec![(*one, chunk.fetch(location).await?)]);
+                return Ok(vec![(*one, chunk.request(location).await?)]);
             }
             numbers => numbers
                 .iter()
@@ -134,60 +165,31 @@ pub(crate) async fn fetch_all(
         let Some((object, _)) = whole.first() else {
             return Ok(Vec::new());
         };
-        let (bytes, requests) = Arc::clone(object).fetch(start..end).await?;
-        let parts = numbers.iter().zip(&whole).enumerate();
-        let parts = parts.map(|(ordinal, (number, (_, range)))| {
-            let part = (range.start - start) as usize..(range.end - start) as usize;
-            let counted = if ordinal == 0 { requests } else { 0 };
+        let bytes = object.fetch(start..end).await?;
+        let part = |range: &Range<u64>| {
+            bytes.slice((range.start - start) as usize..(range.end - start) as usize)
+        };
+        // Kept one by one, since another query may need only some of the chunks.
+        let parts = whole
+            .iter()
+            .map(|(_, range)| ((*range).clone(), part(range)));
+        object.keep(parts).await;
+        let fetched = numbers.iter().zip(&whole).enumerate();
+        let fetched = fetched.map(|(ordinal, (number, (_, range)))| {
+            let counted = u64::from(ordinal == 0);
             let chunk = FetchedChunk {
                 stored: chunks[*number].0.stored,
-                bytes: Some(bytes.slice(part)),
+                bytes: Some(part(range)),
                 requests: counted,
                 bytes_fetched: counted * (end - start),
             };
             (*number, chunk)
         });
-        Ok::<_, Error>(parts.collect())
+        Ok::<_, Error>(fetched.collect())
     });
     let mut fetched: Vec<_> = try_join_all(fetches).await?.into_iter().flatten().collect();
     fetched.sort_by_key(|(number, _)| *number);
     Ok(fetched.into_iter().map(|(_, chunk)| chunk).collect())
-}
-
-/// Groups the numbers of ranges that one request should cover, each with the file it is in. `None`
-/// stands for a chunk with a request of its own.
-fn merged(ranges: &[Option<(usize, Range<u64>)>]) -> Vec<Vec<usize>> {
-    let in_files = (0..ranges.len()).filter(|number| ranges[*number].is_some());
-    let mut order: Vec<usize> = in_files.collect();
-    let key = |number: &usize| {
-        ranges[*number]
-            .as_ref()
-            .map(|(file, range)| (*file, range.start))
-    };
-    order.sort_by_key(key);
-    let others = (0..ranges.len()).filter(|number| ranges[*number].is_none());
-    let mut groups: Vec<Vec<usize>> = others.map(|number| vec![number]).collect();
-    let mut last: Option<(usize, Range<u64>)> = None;
-    for number in order {
-        let Some((file, range)) = ranges[number].clone() else {
-            continue;
-        };
-        match (&mut last, groups.last_mut()) {
-            (Some((of, covered)), Some(group))
-                if *of == file
-                    && range.start <= covered.end.saturating_add(MAX_GAP_BYTES)
-                    && range.end.max(covered.end) - covered.start <= MAX_REQUEST_BYTES =>
-            {
-                covered.end = covered.end.max(range.end);
-                group.push(number);
-            }
-            _ => {
-                groups.push(vec![number]);
-                last = Some((file, range));
-            }
-        }
-    }
-    groups
 }
 
 /// Adds the dataset and the chunk to an error about the chunk's own file.
@@ -196,30 +198,4 @@ fn in_chunk(error: Error, location: &ErrorLocation, file: &Path) -> Error {
         path: file.to_path_buf(),
         ..location.clone()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn near_ranges_of_a_file_are_one_request() {
-        let near = 4 + MAX_GAP_BYTES;
-        let far = near + 10 + MAX_GAP_BYTES + 1;
-        let ranges = [
-            Some((1, near..near + 10)),
-            None,
-            Some((1, 0..4)),
-            Some((2, 4..8)),
-            Some((1, far..far + 1)),
-            Some((1, 2..3)),
-        ];
-        assert_eq!(merged(&ranges), [vec![1], vec![2, 5, 0], vec![4], vec![3]]);
-        let large = [
-            Some((1, 0..MAX_REQUEST_BYTES)),
-            Some((1, MAX_REQUEST_BYTES..MAX_REQUEST_BYTES + 1)),
-        ];
-        assert_eq!(merged(&large).len(), 2);
-        assert!(merged(&[]).is_empty());
-    }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod cache;
 pub(crate) mod handles;
 pub mod identity;
+pub mod place;
 #[cfg(feature = "remote")]
 pub mod remote;
 pub mod storage;

@@ -331,11 +331,18 @@ impl ArrayFile for NetcdfFile {
         let stored = self.chunk(dataset, chunk, Access::Pread)?;
         let array = self.array(dataset)?;
         let runs = self.runs(dataset, array, chunk)?;
-        // Records of several variables are interleaved. They are read while the chunk is decoded.
         let bytes = match self.storage.object() {
-            Some(object) if runs.count == 1 && array.codes.is_none() => {
+            Some(object) if runs.count == 1 => {
                 let range = runs.start..runs.start + runs.length;
                 ChunkBytes::InFile(Arc::clone(object), range)
+            }
+            // Records of several variables are interleaved.
+            Some(object) if runs.length > 0 => {
+                let ranges = (0..runs.count).map(|run| {
+                    let start = runs.start + run * runs.stride;
+                    start..start + runs.length
+                });
+                ChunkBytes::Ranges(Arc::clone(object), ranges.collect())
             }
             _ => ChunkBytes::None,
         };
@@ -353,7 +360,14 @@ impl ArrayFile for NetcdfFile {
         let Some(bytes) = bytes else {
             return self.decode(dataset, chunk, context);
         };
-        let mut swapped = Swapped::new(&mut context.cells, self.array(dataset)?.layout.cell);
+        let array = self.array(dataset)?;
+        let cells = &mut context.cells;
+        if let (Element::Text(width), Some(codes)) = (array.element, &array.codes) {
+            cells.clear();
+            let location = || ErrorLocation::chunk(self.listing.path(), &dataset.name, chunk);
+            return codes.push(bytes, width, cells, location);
+        }
+        let mut swapped = Swapped::new(cells, array.layout.cell);
         swapped.push(bytes);
         swapped.finish();
         Ok(())

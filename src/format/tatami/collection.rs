@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
+use crate::format::io::place::Place;
 use crate::format::io::storage::Access;
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::file::TatamiFile;
@@ -95,17 +96,18 @@ impl Collection {
     /// Fails if the file cannot be read, is not a manifest of version 1, or has a complete record that
     /// breaks a rule of the format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let length = std::fs::metadata(path)
-            .map_err(Error::io(path, "open"))?
-            .len();
-        let location = || ErrorLocation::part(path, "manifest");
-        if length > MAX_MANIFEST_BYTES {
-            let expected = format!("at most {MAX_MANIFEST_BYTES}");
-            return Err(Fault::new("length in bytes", length, expected).at(location()));
-        }
-        let bytes = std::fs::read(path).map_err(Error::io(path, "read"))?;
-        let log = parse(&bytes).map_err(|fault| fault.at(location()))?;
+        Self::open_in(&path.as_ref().into())
+    }
+
+    /// Reads a manifest like [`Self::open`], also one in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    pub(crate) fn open_in(place: &Place) -> Result<Self> {
+        let path = place.path();
+        let bytes = place.read(MAX_MANIFEST_BYTES)?;
+        let log = parse(&bytes);
+        let log = log.map_err(|fault| fault.at(ErrorLocation::part(path, "manifest")))?;
         Ok(Self {
             path: path.to_path_buf(),
             log,
@@ -139,7 +141,7 @@ impl Collection {
     /// # Errors
     /// Fails if the file cannot be opened, or is not the one that the manifest describes.
     pub fn open_member(&self, member: &Member, access: Access) -> Result<TatamiFile> {
-        member.open_at(&self.member_path(member), access)
+        member.open_at(&self.member_path(member).into(), access)
     }
 
     /// Returns the path of a member's file.
@@ -204,15 +206,15 @@ fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fault> {
 }
 
 impl Member {
-    /// Opens the file at a path. Fails if it is not the one that the manifest describes.
-    pub(crate) fn open_at(&self, path: &Path, access: Access) -> Result<TatamiFile> {
-        let file = TatamiFile::open(path, access)?;
+    /// Opens the file at a place. Fails if it is not the one that the manifest describes.
+    pub(crate) fn open_at(&self, place: &Place, access: Access) -> Result<TatamiFile> {
+        let file = TatamiFile::open_in(place, access)?;
         let found = (file.rows(), file.trailer().footer_crc);
         let expected = (self.rows, self.footer_crc);
         if found != expected {
             let text = |(rows, crc)| format!("{rows} rows and the footer checksum {crc:#010x}");
             return Err(Error::malformed(
-                ErrorLocation::file(path),
+                ErrorLocation::file(place.path()),
                 "content",
                 text(found),
                 format!("{}, as the manifest states", text(expected)),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
+use crate::format::io::place::Place;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
@@ -55,7 +56,17 @@ impl TatamiFile {
     /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format,
     /// has another version than 1.1 or a later 1.x, or if the parts of the footer contradict each other.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
-        Self::read(Arc::new(Storage::open(path.as_ref())?), access)
+        Self::open_in(&path.as_ref().into(), access)
+    }
+
+    /// Opens a file like [`Self::open`], also one in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    pub(crate) fn open_in(place: &Place, access: Access) -> Result<Self> {
+        let storage = place.open()?;
+        let access = storage.usable(access);
+        Self::read(Arc::new(storage), access)
     }
 
     /// Opens a file in an object store.

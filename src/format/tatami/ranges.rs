@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::error::{Error, ErrorLocation, Result};
@@ -23,9 +24,17 @@ const WINDOW_BYTES: u64 = 64 << 10;
 pub struct RangeBuffer {
     map: Option<Arc<Mmap>>,
     copied: Vec<u8>,
+    /// Ranges that were fetched from an object store ahead, by their offsets.
+    fetched: Vec<(u64, Bytes)>,
 }
 
 impl RangeBuffer {
+    /// Replaces the ranges that were fetched ahead.
+    #[cfg(feature = "remote")]
+    pub(crate) fn set_fetched(&mut self, fetched: Vec<(u64, Bytes)>) {
+        self.fetched = fetched;
+    }
+
     /// Returns the bytes of a range, which the caller has checked against the length of the file.
     pub(crate) fn read(
         &mut self,
@@ -42,6 +51,13 @@ impl RangeBuffer {
         let length = usize::try_from(length).map_err(|_| outside())?;
         if range.end > storage.length() {
             return Err(outside());
+        }
+        let contains = |(start, bytes): &&(u64, Bytes)| {
+            *start <= range.start && range.end <= start + bytes.len() as u64
+        };
+        if let Some((start, bytes)) = self.fetched.iter().find(contains) {
+            let from = (range.start - start) as usize;
+            return Ok(&bytes[from..from + length]);
         }
         #[cfg(feature = "remote")]
         storage.check_region(length)?;

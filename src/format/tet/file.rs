@@ -10,6 +10,8 @@ use crate::format::array::{
 };
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
+use crate::format::io::place::Place;
+#[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::footer::{Footer, read_footer};
@@ -83,7 +85,7 @@ impl TetFile {
         let path = path.as_ref();
         let package = path.is_dir().then(|| Package::open(path)).transpose()?;
         let storage = match &package {
-            Some(package) => Storage::open(&package.packed())?,
+            Some(package) => package.open_packed()?,
             None => Storage::open(path)?,
         };
         Self::read(path, package, storage, options)
@@ -99,6 +101,19 @@ impl TetFile {
         let access = Access::Pread;
         let options = OpenOptions { access, ..options };
         Self::read(&path, None, Storage::remote(object), options)
+    }
+
+    /// Opens the current generation of a package in an object store.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open`].
+    #[cfg(feature = "remote")]
+    pub(crate) fn open_package(place: Place, options: OpenOptions) -> Result<Self> {
+        let package = Package::open(&place)?;
+        let storage = package.open_packed()?;
+        let access = Access::Pread;
+        let options = OpenOptions { access, ..options };
+        Self::read(place.path(), Some(package), storage, options)
     }
 
     fn read(

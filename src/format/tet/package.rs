@@ -15,14 +15,14 @@
 //! Opening a package reads `CURRENT` once and pins the generation that it names, whatever is
 //! published later.
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::io::handles;
+use crate::format::io::place::Place;
 use crate::format::io::storage::Storage;
 use crate::format::tet::statistics::document::Seal;
 
@@ -48,7 +48,8 @@ pub fn is_package(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Package {
     generation: u64,
-    folder: PathBuf,
+    root: Place,
+    folder: Place,
 }
 
 #[derive(Deserialize)]
@@ -78,46 +79,61 @@ pub(super) struct Manifest {
 
 impl Package {
     /// Finds the current generation of the package in the directory `root`.
-    pub fn open(root: &Path) -> Result<Self> {
-        if !is_package(root) {
-            return Err(Error::invalid(
-                root,
-                "is a directory without a PROTOCOL file, expected a file or a package (.tet.d)",
-            ));
-        }
-        let path = root.join(PROTOCOL);
-        let protocol: Protocol = parse(&path, &read(&path, MAX_POINTER)?)?;
+    pub fn open(root: impl Into<Place>) -> Result<Self> {
+        let root = root.into();
+        let place = root.join(PROTOCOL);
+        let content = match place.read(MAX_POINTER) {
+            Err(error) if is_not_found(&error) => {
+                return Err(Error::invalid(
+                    root.path(),
+                    "is a directory without a PROTOCOL file, expected a file or a package (.tet.d)",
+                ));
+            }
+            content => content?,
+        };
+        let protocol: Protocol = parse(place.path(), &content)?;
         if protocol.protocol_version != PROTOCOL_VERSION {
             return Err(Error::malformed(
-                ErrorLocation::file(&path),
+                ErrorLocation::file(place.path()),
                 "protocol_version",
                 protocol.protocol_version,
                 PROTOCOL_VERSION,
             ));
         }
-        let path = root.join("CURRENT");
-        let current = match read(&path, MAX_POINTER) {
+        let place = root.join("CURRENT");
+        let current = match place.read(MAX_POINTER) {
             Err(error) if is_not_found(&error) => {
                 let message = "the package has no CURRENT file: nothing has been published yet";
-                return Err(Error::invalid(root, message));
+                return Err(Error::invalid(root.path(), message));
             }
             result => result?,
         };
-        let generation = current_generation(&path, &current)?;
-        let name = format!("{generation:08}");
-        let folder = root.join("generations").join(&name);
-        let absent = match () {
-            () if !folder.is_dir() => Some(format!("generations/{name}")),
-            () if !folder.join("packed.tet").is_file() => {
-                Some(format!("generations/{name}/packed.tet"))
+        let generation = current_generation(place.path(), &current)?;
+        Ok(Self {
+            generation,
+            folder: root.join("generations").join(format!("{generation:08}")),
+            root,
+        })
+    }
+
+    /// Opens the file with the generation's data.
+    ///
+    /// # Errors
+    /// Fails if the package has no such file, or it cannot be read.
+    pub fn open_packed(&self) -> Result<Storage> {
+        match self.packed().open() {
+            Err(error) if is_not_found(&error) => {
+                let name = format!("{:08}", self.generation);
+                let generations = self.root.join("generations").list();
+                let absent = match generations.is_ok_and(|names| names.contains(&name)) {
+                    true => format!("generations/{name}/packed.tet"),
+                    false => format!("generations/{name}"),
+                };
+                let message = format!("CURRENT names {absent}, which the package does not have");
+                Err(Error::invalid(self.root.path(), message))
             }
-            () => None,
-        };
-        if let Some(absent) = absent {
-            let message = format!("CURRENT names {absent}, which the package does not have");
-            return Err(Error::invalid(root, message));
+            opened => opened,
         }
-        Ok(Self { generation, folder })
     }
 
     /// The generation number.
@@ -125,34 +141,34 @@ impl Package {
         self.generation
     }
 
-    /// The path of the file with the generation's data.
-    pub fn packed(&self) -> PathBuf {
+    /// The place of the file with the generation's data.
+    pub fn packed(&self) -> Place {
         self.folder.join("packed.tet")
     }
 
     /// The directory of the generation.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Reads the manifest of the generation.
     pub(super) fn manifest(&self) -> Result<Manifest> {
-        let path = self.folder.join(MANIFEST);
-        parse(&path, &read(&path, MAX_MANIFEST)?)
+        let place = self.folder.join(MANIFEST);
+        parse(place.path(), &place.read(MAX_MANIFEST)?)
     }
 
     /// Opens a document beside the data, if it exists. Returns it with the seal that it must match.
     /// `packed_length` is the length of the data file.
     pub fn document(&self, name: &str, packed_length: u64) -> Result<Option<(Storage, Seal)>> {
-        let storage = match Storage::open(&self.folder.join(name)) {
+        let storage = match self.folder.join(name).open() {
             Err(error) if is_not_found(&error) => return Ok(None),
             result => result?,
         };
-        let path = self.folder.join(MANIFEST);
+        let place = self.folder.join(MANIFEST);
         let manifest = self.manifest()?;
         let mismatch = |field, found, expected| {
             Err(Error::malformed(
-                ErrorLocation::file(&path),
+                ErrorLocation::file(place.path()),
                 field,
                 found,
                 expected,
@@ -207,27 +223,6 @@ fn quoted(content: &[u8]) -> String {
         Some((start, rest)) if !rest.is_empty() => format!("\"{}\"...", start.escape_ascii()),
         _ => format!("\"{}\"", content.escape_ascii()),
     }
-}
-
-/// Reads a whole file of at most `most` bytes.
-fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let metadata = path.metadata().map_err(Error::io(path, "open"))?;
-    if !metadata.is_file() {
-        return Err(Error::invalid(path, "is not a regular file"));
-    }
-    let file = handles::open(path, &handles::SHARED).map_err(Error::io(path, "open"))?;
-    let mut content = Vec::new();
-    let read = file.take(most + 1).read_to_end(&mut content);
-    read.map_err(Error::io(path, "read"))?;
-    if content.len() as u64 > most {
-        return Err(Error::malformed(
-            ErrorLocation::file(path),
-            "file length",
-            format!("more than {most} bytes"),
-            "less",
-        ));
-    }
-    Ok(content)
 }
 
 fn is_not_found(error: &Error) -> bool {

@@ -5,16 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::io::storage::Access;
 use crate::format::tiledb::codecs::EncryptionKey;
 use crate::format::tiledb::dense::{Grid, IndexBox, Window};
 use crate::format::tiledb::directory::{
-    Commits, Delete, MetadataValue, Stamp, TimeWindow, files, metadata, now,
+    Commits, Committed, Delete, MetadataValue, Stamp, TimeWindow, files, metadata, now,
 };
 use crate::format::tiledb::fault::Fault;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
 use crate::format::tiledb::schema::{DimensionLabel, Enumeration, Schema};
 use crate::format::tiledb::sparse::any_meet;
+
+/// The file with the schema of versions before 10.
+const OLD_SCHEMA: &str = "__array_schema.tdb";
 
 /// Options for opening an array or a group.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +47,7 @@ impl OpenOptions {
 /// on first use.
 #[derive(Debug)]
 pub struct TileDbArray {
-    path: PathBuf,
+    place: Place,
     window: TimeWindow,
     key: Option<EncryptionKey>,
     schema_name: String,
@@ -60,7 +64,7 @@ pub struct TileDbArray {
 
 /// Finds schemas by name, and reads each once.
 struct Schemas<'a> {
-    directory: PathBuf,
+    directory: Place,
     key: Option<&'a EncryptionKey>,
     known: HashMap<String, Arc<Schema>>,
 }
@@ -71,7 +75,7 @@ impl Schemas<'_> {
             return Ok(Arc::clone(schema));
         }
         if !files::is_entry_name(name) {
-            let location = ErrorLocation::file(&self.directory);
+            let location = ErrorLocation::file(self.directory.path());
             let expected = "the name of a file";
             return Err(Error::malformed(
                 location,
@@ -83,7 +87,8 @@ impl Schemas<'_> {
         let path = self.directory.join(name);
         let payload = files::read_generic(&path, self.key)?;
         let schema = Schema::parse(&payload);
-        let schema = Arc::new(schema.map_err(|fault| fault.at(ErrorLocation::file(&path)))?);
+        let schema = schema.map_err(|fault| fault.at(ErrorLocation::file(path.path())))?;
+        let schema = Arc::new(schema);
         self.known.insert(name.to_string(), Arc::clone(&schema));
         Ok(schema)
     }
@@ -91,8 +96,15 @@ impl Schemas<'_> {
 
 impl TileDbArray {
     /// Returns `true` if a directory is that of an array.
-    pub fn recognises(path: &Path) -> bool {
-        path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file()
+    pub fn recognises(place: impl Into<Place>) -> bool {
+        match place.into() {
+            Place::Local(path) => path.join("__schema").is_dir() || path.join(OLD_SCHEMA).is_file(),
+            #[cfg(feature = "remote")]
+            // Errors are reported when the array is opened.
+            place => place
+                .list()
+                .is_ok_and(|names| names.contains("__schema") || names.contains(OLD_SCHEMA)),
+        }
     }
 
     /// Opens the array in a directory.
@@ -100,18 +112,20 @@ impl TileDbArray {
     /// # Errors
     /// Fails if there is no array, if its schema, a commit or the footer of a fragment cannot be
     /// read, if the key is wrong or missing, and if the format version is not supported.
-    pub fn open(path: &Path, options: &OpenOptions, access: Access) -> Result<Self> {
+    pub fn open(place: impl Into<Place>, options: &OpenOptions, access: Access) -> Result<Self> {
+        let place = place.into();
+        let path = place.path();
         let window = options.window();
         let key = options.key.as_ref();
         let at = |fault: Fault| fault.at(ErrorLocation::file(path));
-        let directory = path.join("__schema");
-        let mut names = files::list(&directory)?;
+        let directory = place.join("__schema");
+        let mut names = directory.list()?;
         names.retain(|name| Stamp::parse(name).is_some());
         let is_past =
             |name: &&String| Stamp::parse(name).is_some_and(|stamp| stamp.last <= window.end);
         // Before its first schema, an array has the first one.
         let Some(schema_name) = names.iter().rfind(is_past).or(names.first()).cloned() else {
-            let fault = match path.join("__array_schema.tdb").is_file() {
+            let fault = match place.list()?.contains(OLD_SCHEMA) {
                 true => Fault::new("format version", "less than 10", "10 to 23"),
                 false => Fault::new("path", "no TileDB array", "a directory with __schema"),
             };
@@ -128,10 +142,12 @@ impl TileDbArray {
             known: HashMap::new(),
         };
         let schema = schemas.get(&schema_name)?;
-        let commits = Commits::read(path, window, schema.is_sparse, key)?;
+        let commits = Commits::read(&place, window, schema.is_sparse, key)?;
         let mut fragments = Vec::with_capacity(commits.fragments.len());
-        for committed in commits.fragments {
-            let fragment = Fragment::open(committed, access, key, |name| {
+        let metadata: Vec<_> = commits.fragments.iter().map(Committed::metadata).collect();
+        let metadata = Place::open_all(&metadata)?;
+        for (committed, metadata) in commits.fragments.into_iter().zip(metadata) {
+            let fragment = Fragment::open(committed, metadata, access, key, |name| {
                 let of_fragment = schemas.get(name)?;
                 match has_same_space(&schema, &of_fragment) {
                     true => Ok(of_fragment),
@@ -145,7 +161,7 @@ impl TileDbArray {
             fragments.push(fragment);
         }
         let mut array = Self {
-            path: path.to_path_buf(),
+            place: place.clone(),
             window,
             key: key.cloned(),
             schema_name,
@@ -170,7 +186,12 @@ impl TileDbArray {
 
     /// The path as given to [`Self::open`].
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
+    }
+
+    /// Returns `true` if the array is in the file system.
+    pub(crate) fn is_local(&self) -> bool {
+        self.place.is_local()
     }
 
     /// The key with which the array was opened.
@@ -205,7 +226,7 @@ impl TileDbArray {
 
     /// Returns the grid of a dense array.
     pub fn grid(&self) -> Result<&Grid> {
-        let sparse = || Error::invalid(&self.path, "a sparse array has no grid of cells");
+        let sparse = || Error::invalid(self.path(), "a sparse array has no grid of cells");
         self.grid.as_ref().ok_or_else(sparse)
     }
 
@@ -243,7 +264,7 @@ impl TileDbArray {
             self.schema.attributes.get(attribute),
         ) else {
             let message = format!("has no attribute {attribute} in fragment {fragment}");
-            return Err(Error::invalid(&self.path, message));
+            return Err(Error::invalid(self.path(), message));
         };
         let Some(index) = fragment.schema().attribute_index(&wanted.name) else {
             return Ok(None);
@@ -304,7 +325,7 @@ impl TileDbArray {
             Some(enumeration) => Ok(Some(Arc::clone(enumeration))),
             None => {
                 let location =
-                    ErrorLocation::part(&self.path, format!("schema {}", self.schema_name));
+                    ErrorLocation::part(self.path(), format!("schema {}", self.schema_name));
                 let expected = "an enumeration of the schema";
                 Err(Error::malformed(
                     location,
@@ -317,11 +338,11 @@ impl TileDbArray {
     }
 
     fn read_enumerations(&self) -> Result<BTreeMap<String, Arc<Enumeration>>> {
-        let directory = self.path.join("__schema").join("__enumerations");
+        let directory = self.place.join("__schema").join("__enumerations");
         let mut enumerations = BTreeMap::new();
         for (name, file) in &self.schema.enumerations {
             let path = directory.join(file);
-            let at = |fault: Fault| fault.at(ErrorLocation::file(&path));
+            let at = |fault: Fault| fault.at(ErrorLocation::file(path.path()));
             if !files::is_entry_name(file) {
                 let expected = "the name of a file";
                 return Err(at(Fault::new(
@@ -339,7 +360,7 @@ impl TileDbArray {
 
     /// Reads the metadata of the array as of the end of the window of time.
     pub fn metadata(&self) -> Result<BTreeMap<String, MetadataValue>> {
-        metadata::read(&self.path, self.window, self.key.as_ref())
+        metadata::read(&self.place, self.window, self.key.as_ref())
     }
 
     /// Opens the array of a dimension label, with the window of time and the key of this array.
@@ -347,26 +368,31 @@ impl TileDbArray {
     /// # Errors
     /// Like [`Self::open`]; also if the label is stored outside of the array's directory.
     pub fn open_label(&self, label: &DimensionLabel, access: Access) -> Result<Self> {
-        let Some(path) = self.label_path(label) else {
+        let Some(place) = self.label_place(label) else {
             let (name, location) = (&label.name, &label.location);
             let message = format!(
                 "the label {name:?} is stored in {location}, which is outside of the array"
             );
-            return Err(Error::invalid(&self.path, message));
+            return Err(Error::invalid(self.path(), message));
         };
         let options = OpenOptions {
             timestamp_start: self.window.start,
             timestamp_end: Some(self.window.end),
             key: self.key.clone(),
         };
-        Self::open(&path, &options, access)
+        Self::open(place, &options, access)
     }
 
     /// Returns the path of the array of a dimension label, or `None` if it is not below the array's
     /// directory.
     pub fn label_path(&self, label: &DimensionLabel) -> Option<PathBuf> {
+        let place = self.label_place(label)?;
+        Some(place.path().to_path_buf())
+    }
+
+    fn label_place(&self, label: &DimensionLabel) -> Option<Place> {
         match label.is_relative {
-            true => files::path_below(&self.path, &label.location),
+            true => files::place_below(&self.place, &label.location),
             false => None,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::tiledb::array::OpenOptions;
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::EncryptionKey;
@@ -12,11 +13,13 @@ use crate::format::tiledb::fault::{Decoded, Fault};
 
 /// The version of group files and members that is read.
 const GROUP_VERSION: u32 = 2;
+/// The file that marks a directory as a group.
+const MARKER: &str = "__tiledb_group.tdb";
 
 /// An open group.
 #[derive(Debug)]
 pub struct TileDbGroup {
-    path: PathBuf,
+    place: Place,
     window: TimeWindow,
     key: Option<EncryptionKey>,
     members: Vec<GroupMember>,
@@ -37,17 +40,23 @@ pub struct GroupMember {
 
 impl TileDbGroup {
     /// Returns `true` if a directory is that of a group.
-    pub fn recognises(path: &Path) -> bool {
-        path.join("__tiledb_group.tdb").is_file()
+    pub fn recognises(place: impl Into<Place>) -> bool {
+        match place.into() {
+            Place::Local(path) => path.join(MARKER).is_file(),
+            #[cfg(feature = "remote")]
+            // Errors are reported when the group is opened.
+            place => place.list().is_ok_and(|names| names.contains(MARKER)),
+        }
     }
 
     /// Opens the group in a directory, as of the end of the window in the options.
     ///
     /// # Errors
     /// Fails if there is no group or its members cannot be read.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        if !Self::recognises(path) {
-            let location = ErrorLocation::file(path);
+    pub fn open(place: impl Into<Place>, options: &OpenOptions) -> Result<Self> {
+        let place = place.into();
+        if !Self::recognises(&place) {
+            let location = ErrorLocation::file(place.path());
             let expected = "a directory with __tiledb_group.tdb";
             return Err(Error::malformed(
                 location,
@@ -59,17 +68,17 @@ impl TileDbGroup {
         let window = options.window();
         let key = options.key.clone();
         let mut members = Vec::new();
-        let directory = path.join("__group");
-        for name in files::list(&directory)? {
+        let directory = place.join("__group");
+        for name in directory.list()? {
             if Stamp::parse(&name).is_some_and(|stamp| window.contains(&stamp)) {
-                let file = directory.join(name);
+                let file = directory.join(&name);
                 let payload = files::read_generic(&file, key.as_ref())?;
                 let applied = apply(&payload, &mut members);
-                applied.map_err(|fault| fault.at(ErrorLocation::file(&file)))?;
+                applied.map_err(|fault| fault.at(ErrorLocation::file(file.path())))?;
             }
         }
         Ok(Self {
-            path: path.to_path_buf(),
+            place,
             window,
             key,
             members,
@@ -78,7 +87,7 @@ impl TileDbGroup {
 
     /// The path as given to [`Self::open`].
     pub fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// The members, in the order in which they were added.
@@ -88,14 +97,23 @@ impl TileDbGroup {
 
     /// Reads the metadata of the group.
     pub fn metadata(&self) -> Result<BTreeMap<String, MetadataValue>> {
-        metadata::read(&self.path, self.window, self.key.as_ref())
+        metadata::read(&self.place, self.window, self.key.as_ref())
     }
 
-    /// Returns the path of a member, or `None` if the member is not in the local file system. A
-    /// relative location is below the group's directory.
+    /// Returns the path of a member, or its URL if the group is behind a URL. Returns `None` if the member
+    /// is elsewhere. A relative location is below the group's directory.
     pub fn member_path(&self, member: &GroupMember) -> Option<PathBuf> {
+        let below = |location: &str| {
+            let place = files::place_below(&self.place, location)?;
+            Some(place.path().to_path_buf())
+        };
         if member.is_relative {
-            return files::path_below(&self.path, &member.location);
+            return below(&member.location);
+        }
+        if !self.place.is_local() {
+            // A group from elsewhere must not lead to files of this machine.
+            let location = member.location.strip_prefix(self.path().to_str()?)?;
+            return location.starts_with('/').then(|| below(location))?;
         }
         let path = member
             .location

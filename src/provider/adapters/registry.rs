@@ -6,17 +6,21 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+#[cfg(feature = "remote")]
+use bytes::Bytes;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 use crate::format::foreign;
+#[cfg(any(feature = "tatami", feature = "tiledb", feature = "remote"))]
+use crate::format::io::place::Place;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::{RemoteDirectory, RemoteObject, RemotePlace};
 use crate::provider::adapters::arrays::built_in;
 use crate::provider::adapters::create::CreateArrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 #[cfg(feature = "remote")]
-use crate::provider::remote::RemoteStores;
+use crate::provider::remote::place;
 use crate::provider::source::container::Container;
 
 /// The number of bytes at the start of a file by which formats recognise it.
@@ -25,6 +29,20 @@ const START: u64 = 520;
 /// The maximum size of an entry of a remote directory by which formats recognise the directory.
 #[cfg(feature = "remote")]
 const MAX_ENTRY_BYTES: u64 = 64 << 20;
+
+/// Returns the place that a path or URL leads to.
+///
+/// # Errors
+/// Returns an error if the session has no store for a URL.
+#[cfg(any(feature = "tatami", feature = "tiledb", feature = "remote"))]
+pub(in crate::provider) fn place_of(path: &Path, session: &SessionConfig) -> Result<Place, Error> {
+    #[cfg(feature = "remote")]
+    if let Some(place) = place(path, session)? {
+        return Ok(Place::Remote(place));
+    }
+    let _ = session;
+    Ok(Place::from(path))
+}
 
 /// A file format: how to recognise, open and create its files.
 ///
@@ -228,6 +246,32 @@ impl<'a> Candidate<'a> {
         }
         self.is_directory && self.path.join(name).exists()
     }
+
+    /// Returns `true` if the path is a directory in an object store with a directory of this name.
+    #[cfg(all(feature = "remote", feature = "tiledb"))]
+    pub(crate) fn has_directory(&self, name: &str) -> bool {
+        // An error is reported when the directory is opened.
+        let names = self.remote.map(|directory| directory.directories(""));
+        let names = names.and_then(Result::ok).unwrap_or_default();
+        names.iter().any(|found| found == name)
+    }
+
+    /// Returns the content of the entry of this name, if the path is a directory with such a file.
+    #[cfg(feature = "remote")]
+    pub(crate) fn entry(&self, name: &str) -> Option<Bytes> {
+        if let Some(directory) = self.remote {
+            let found = directory.documents(&[name.to_string()], MAX_ENTRY_BYTES);
+            return found.ok()?.pop().flatten();
+        }
+        if !self.is_directory {
+            return None;
+        }
+        let file = File::open(self.path.join(name)).ok()?;
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let mut bytes = Vec::new();
+        let read = file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes);
+        (is_file && read.is_ok()).then(|| bytes.into())
+    }
 }
 
 /// The formats that a session can open.
@@ -325,7 +369,7 @@ impl FormatRegistry {
     ) -> Result<Arc<dyn Container>, Error> {
         let options = &options.bound(session.options());
         #[cfg(feature = "remote")]
-        if let Some(place) = RemoteStores::of(session).place(path)? {
+        if let Some(place) = place(path, session)? {
             return self.open_remote(&place, options, session);
         }
         if let Some(format) = self.recognise(path) {
@@ -377,15 +421,18 @@ impl FormatRegistry {
         }
         let candidate = Candidate::remote(&file)?;
         let mut formats = self.formats.iter();
-        let recognised = formats.find(|format| format.recognises(&candidate));
+        // The format that the name suggests is asked first, to save requests.
+        let recognised = by_name.filter(|format| format.recognises(&candidate));
+        let recognised =
+            recognised.or_else(|| formats.find(|format| format.recognises(&candidate)));
         match recognised.or(by_name) {
             Some(format) => format.open_remote(file, options, session),
             None => Err(match file {
                 RemoteFile::File(_) => self.unknown(place.path()),
                 RemoteFile::Directory(_) => Error::invalid(
                     place.path(),
-                    "there is neither a file (404 Not Found) nor a Zarr hierarchy; some servers answer 403 \
-                     or 404 without credentials",
+                    "there is neither a file (404 Not Found) nor a directory of an array format; some servers \
+                     answer 403 or 404 without credentials",
                 ),
             }),
         }
@@ -406,7 +453,7 @@ impl FormatRegistry {
         let mut formats = self.formats.iter();
         let format = formats.find(|known| known.name() == format)?;
         #[cfg(feature = "remote")]
-        match RemoteStores::of(session).place(path) {
+        match place(path, session) {
             Ok(None) => {}
             Ok(Some(place)) => {
                 let file = RemoteFile::open(&place, format.is_directory());

@@ -35,6 +35,8 @@ use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
 #[cfg(feature = "remote")]
 use crate::provider::copy::upload::Upload;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{StoreOptions, register_for_copy};
 
 /// A factory that makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, and
 /// likewise for other formats. [`enable_arrays`](crate::enable_arrays) registers one for each name of
@@ -97,16 +99,16 @@ impl FileFormatFactory for ArrayFormatFactory {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        let mut target = self.0.clone();
-        let creator = target.creator.as_ref();
-        target.options = target
-            .options
-            .parse(format_options, &target.name, creator)?;
-        Ok(Arc::new(CopyFormat(target)))
+        CopyFormat::parse(format_options, |given| {
+            let mut target = self.0.clone();
+            let creator = target.creator.as_ref();
+            target.options = target.options.parse(given, &target.name, creator)?;
+            Ok(target)
+        })
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CopyFormat(self.0.clone()))
+        Arc::new(CopyFormat::new(self.0.clone()))
     }
 }
 
@@ -166,17 +168,49 @@ impl<T: ParsedTarget> FileFormatFactory for CopyFormatFactory<T> {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(CopyFormat(T::parse(format_options)?)))
+        CopyFormat::parse(format_options, T::parse)
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(CopyFormat(T::default()))
+        Arc::new(CopyFormat::new(T::default()))
     }
 }
 
 /// A [`CopyTarget`] as DataFusion's file format.
 #[derive(Debug)]
-pub(super) struct CopyFormat<T>(pub T);
+struct CopyFormat<T> {
+    target: T,
+    /// The options of the statement that describe the store of its location.
+    #[cfg(feature = "remote")]
+    store: StoreOptions,
+}
+
+impl<T: CopyTarget> CopyFormat<T> {
+    fn new(target: T) -> Self {
+        Self {
+            target,
+            #[cfg(feature = "remote")]
+            store: StoreOptions::default(),
+        }
+    }
+
+    /// Creates the format for the options of a statement. `parse` parses those that do not concern the
+    /// store.
+    fn parse(
+        given: &HashMap<String, String>,
+        parse: impl FnOnce(&HashMap<String, String>) -> Result<T>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        #[cfg(feature = "remote")]
+        {
+            let mut given = given.clone();
+            let store = StoreOptions::take(&mut given);
+            let target = parse(&given)?;
+            Ok(Arc::new(Self { target, store }))
+        }
+        #[cfg(not(feature = "remote"))]
+        Ok(Arc::new(Self::new(parse(given)?)))
+    }
+}
 
 /// Arrays of one format.
 #[derive(Debug, Clone)]
@@ -213,7 +247,7 @@ impl CopyTarget for ArrayTarget {
 #[async_trait]
 impl<T: CopyTarget> FileFormat for CopyFormat<T> {
     fn get_ext(&self) -> String {
-        self.0.extension()
+        self.target.extension()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
@@ -265,6 +299,8 @@ impl<T: CopyTarget> FileFormat for CopyFormat<T> {
             return plan_err!("{}: {}", conf.original_url, T::PARTITIONED);
         }
         #[cfg(feature = "remote")]
+        register_for_copy(state, &conf.original_url, &self.store)?;
+        #[cfg(feature = "remote")]
         let upload = is_url(&conf.original_url)
             .then(|| Upload::try_new(&conf.original_url, state.config()))
             .transpose()?;
@@ -273,7 +309,7 @@ impl<T: CopyTarget> FileFormat for CopyFormat<T> {
         #[cfg(not(feature = "remote"))]
         let (written, _) = (None, state);
         let path = written.map_or_else(|| local_path(&conf.original_url), Ok)?;
-        let (sink, order) = self.0.sink(path, conf.output_schema(), &input)?;
+        let (sink, order) = self.target.sink(path, conf.output_schema(), &input)?;
         #[cfg(feature = "remote")]
         let sink = match upload {
             Some(upload) => upload.after(sink),

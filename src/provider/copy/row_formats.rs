@@ -36,6 +36,8 @@ use crate::error::Error;
 use crate::format::io::target::{self, TemporaryDirectory};
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::ParquetColumns;
+#[cfg(feature = "remote")]
+use crate::provider::remote::{StoreOptions, register_for_copy};
 
 /// The file extensions, each with DataFusion's name of the format.
 const EXTENSIONS: [(&str, &str); 7] = [
@@ -86,8 +88,16 @@ impl FileFormatFactory for RowFormatFactory {
         state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        let format = self.format.create(state, format_options)?;
-        Ok(Arc::new(RowFormat::new(format)))
+        #[cfg(feature = "remote")]
+        let mut others = format_options.clone();
+        #[cfg(feature = "remote")]
+        let (store, format_options) = (StoreOptions::take(&mut others), &others);
+        let format = RowFormat::new(self.format.create(state, format_options)?);
+        Ok(Arc::new(RowFormat {
+            #[cfg(feature = "remote")]
+            store,
+            ..format
+        }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
@@ -101,11 +111,16 @@ struct RowFormat {
     inner: Arc<dyn FileFormat>,
     #[cfg(feature = "parquet")]
     parquet: Option<ParquetColumns>,
+    /// The options of the statement that describe the store of its location.
+    #[cfg(feature = "remote")]
+    store: StoreOptions,
 }
 
 impl RowFormat {
     fn new(inner: Arc<dyn FileFormat>) -> Self {
         Self {
+            #[cfg(feature = "remote")]
+            store: StoreOptions::default(),
             #[cfg(feature = "parquet")]
             parquet: ParquetColumns::of(inner.as_ref()),
             inner,
@@ -212,6 +227,8 @@ impl FileFormat for RowFormat {
         conf: FileSinkConfig,
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        #[cfg(feature = "remote")]
+        register_for_copy(state, &conf.original_url, &self.store)?;
         let format = self.writer(&input, &conf);
         let Some(paths) = CopyPaths::of(&conf)? else {
             return format

@@ -22,6 +22,6 @@ mod stores;
 
 pub use lazy::LazyStores;
 pub(crate) use location::locate;
-pub(crate) use options::{StoreOptions, register};
+pub(crate) use options::{StoreOptions, register, register_for_copy};
 pub use stores::RemoteStores;
-pub(crate) use stores::{admitted, shown};
+pub(crate) use stores::{admitted, place, shown};

@@ -1,6 +1,7 @@
-//! Options of stores in `CREATE EXTERNAL TABLE ... OPTIONS ('aws.region' 'eu-west-1')`.
+//! Options of stores in `CREATE EXTERNAL TABLE ... OPTIONS ('aws.region' 'eu-west-1')` and in `COPY`.
 
 use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
 
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
@@ -8,6 +9,7 @@ use url::Url;
 
 use crate::format::io::remote::{is_url, redacted, without_secrets};
 use crate::provider::remote::create::{StoreOption, create};
+use crate::provider::remote::stores::RemoteStores;
 
 /// The prefixes of the options of stores.
 const PREFIXES: [&str; 4] = ["aws.", "gcp.", "google.", "azure."];
@@ -17,10 +19,25 @@ const ANONYMOUS: &str = "anonymous";
 const FORMAT_PREFIX: &str = "format.";
 
 /// The options of a statement that concern the store of its location.
-#[derive(Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct StoreOptions(Vec<StoreOption>);
 
+impl Debug for StoreOptions {
+    /// Shows the names alone: the values may be secrets.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
+
 impl StoreOptions {
+    /// Returns `true` if there are no options.
+    #[cfg(feature = "sql")]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes the options of stores from those of a statement.
     pub fn take(options: &mut HashMap<String, String>) -> Self {
         let mut taken = Vec::new();
@@ -65,6 +82,21 @@ pub(crate) fn register(state: &dyn Session, location: &str, options: &StoreOptio
     };
     state.runtime_env().register_object_store(&url, store);
     Ok(())
+}
+
+/// Creates the store that a `COPY` writes to, like [`register`]: with the options of its format, and with
+/// those that were taken from the statement before it was planned.
+///
+/// # Errors
+/// Returns the errors of [`register`].
+pub(crate) fn register_for_copy(
+    state: &dyn Session,
+    location: &str,
+    options: &StoreOptions,
+) -> Result<()> {
+    let taken = RemoteStores::of(state.config()).take_options(location);
+    let all = options.0.iter().cloned().chain(taken.0).collect();
+    register(state, location, &StoreOptions(all))
 }
 
 #[cfg(test)]

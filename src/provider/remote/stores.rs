@@ -16,7 +16,13 @@ use crate::format::io::remote::{
     RemotePlace, RemoteStore, credentials, is_url, redacted, without_secrets,
 };
 use crate::format::remote_location_advice;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::remote::create::{http_store, is_known};
+use crate::provider::remote::options::StoreOptions;
+
+/// The maximum number of `COPY` statements whose options are kept until they run.
+#[cfg(feature = "sql")]
+const MAX_PLANNED: usize = 64;
 
 /// The object stores of a session, as an extension of its configuration.
 ///
@@ -38,6 +44,8 @@ struct State {
     stores: HashMap<String, RemoteStore>,
     /// The whole URL by its text without secrets.
     secrets: HashMap<String, Url>,
+    /// The options of `COPY` statements that are being planned, by location.
+    options: HashMap<String, StoreOptions>,
 }
 
 impl fmt::Debug for RemoteStores {
@@ -97,6 +105,22 @@ impl RemoteStores {
         let shown = redacted(&url);
         self.state().secrets.insert(shown.clone(), url);
         Ok(shown)
+    }
+
+    /// Keeps the options of a `COPY` to a location until it runs, so that its plan does not show them.
+    #[cfg(feature = "sql")]
+    pub(crate) fn put_options(&self, location: &str, options: StoreOptions) {
+        let mut state = self.state();
+        // The options of statements that are refused after they were planned are never taken.
+        if state.options.len() >= MAX_PLANNED {
+            state.options.clear();
+        }
+        state.options.insert(location.to_string(), options);
+    }
+
+    /// Returns the options that were kept for a location, and forgets them.
+    pub(crate) fn take_options(&self, location: &str) -> StoreOptions {
+        self.state().options.remove(location).unwrap_or_default()
     }
 
     /// Returns the place that a path leads to, if the path is a URL.
@@ -175,6 +199,16 @@ fn parse(text: &str) -> Result<Url, Error> {
         let shown = without_secrets(text);
         Error::invalid(Path::new(&shown), format!("is not a valid URL: {error}"))
     })
+}
+
+/// Returns the place that a path leads to, if the path is a URL. What is fetched from there is kept in the
+/// cache directory of the session, if it has one.
+///
+/// # Errors
+/// Returns an error if the session has no store for the URL.
+pub(crate) fn place(path: &Path, session: &SessionConfig) -> Result<Option<RemotePlace>, Error> {
+    let place = RemoteStores::of(session).place(path)?;
+    Ok(place.map(|place| place.with_cache(ArraySettings::cache(session.options()))))
 }
 
 /// Returns the path by which a session knows a path or URL.

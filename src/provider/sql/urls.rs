@@ -1,13 +1,13 @@
-//! URLs in place of tables, without their passwords and signatures.
+//! URLs in place of tables, without their passwords and signatures, and options of stores.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Value, VisitMut, VisitorMut};
 
-use crate::provider::remote::RemoteStores;
+use crate::provider::remote::{RemoteStores, StoreOptions};
 
 /// Replaces the URLs that stand for tables by their text without secrets. The session keeps the
 /// secrets, so that neither EXPLAIN nor an error shows them.
@@ -22,6 +22,10 @@ pub(super) fn hide_secrets(state: &SessionState, mut statement: &mut Statement) 
             if let Ok(shown) = urls.0.admit(&copy.target) {
                 copy.target = shown;
             }
+            let options = taken(&mut copy.options);
+            if !options.is_empty() {
+                urls.0.put_options(&copy.target, options);
+            }
             match &mut copy.source {
                 CopyToSource::Query(query) => query.visit(&mut urls),
                 CopyToSource::Relation(name) => urls.pre_visit_relation(name),
@@ -29,6 +33,21 @@ pub(super) fn hide_secrets(state: &SessionState, mut statement: &mut Statement) 
         }
         _ => ControlFlow::Continue(()),
     };
+}
+
+/// Removes the options of stores from those of a `COPY`, whose plan shows all options.
+fn taken(options: &mut Vec<(String, Value)>) -> StoreOptions {
+    let text = |value: &Value| match value.clone().into_string() {
+        Some(text) => text,
+        None => value.to_string(),
+    };
+    let texts = options.iter();
+    let mut texts = texts
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect();
+    let taken = StoreOptions::take(&mut texts);
+    options.retain(|(key, _)| texts.contains_key(key));
+    taken
 }
 
 struct Urls(Arc<RemoteStores>);

@@ -20,10 +20,20 @@ use tet_sql::format::tet::Compression;
 
 /// Returns the rows of every table of a file, or the error of reading it, without the path.
 async fn contents(ctx: &SessionContext, schema: &str, path: &str) -> BTreeMap<String, Vec<String>> {
-    let opened = ctx.register_array_file_as(schema, Path::new(path), ArrayOptions::new());
-    if let Err(error) = opened.await {
-        panic!("{path}: {error}");
+    match contents_or_error(ctx, schema, path).await {
+        Ok(contents) => contents,
+        Err(error) => panic!("{path}: {error}"),
     }
+}
+
+/// Returns what [`contents`] returns, or the error of opening the file.
+pub async fn contents_or_error(
+    ctx: &SessionContext,
+    schema: &str,
+    path: &str,
+) -> datafusion::common::Result<BTreeMap<String, Vec<String>>> {
+    let opened = ctx.register_array_file_as(schema, Path::new(path), ArrayOptions::new());
+    opened.await?;
     let names =
         format!("SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'");
     let mut contents = BTreeMap::new();
@@ -36,7 +46,7 @@ async fn contents(ctx: &SessionContext, schema: &str, path: &str) -> BTreeMap<St
         let answer = answer.unwrap_or_else(|error| vec![error.to_string().replace(path, "")]);
         contents.insert(name, answer);
     }
-    contents
+    Ok(contents)
 }
 
 #[tokio::test]
@@ -65,6 +75,13 @@ async fn files_over_http() {
         "netcdf/texts.nc",
         "netcdf/types_cdf1.nc",
         "netcdf/types_cdf5.nc",
+        "tatami/blob_mixed.tatami",
+        "tatami/groups_pages.tatami",
+        "tatami/sorted_str.tatami",
+        "tatami/strings_special.tatami",
+        "tatami/types_nullable.tatami",
+        "tatami/wide.tatami",
+        "tatami/zones.tatami",
     ]
     .into_iter()
     .enumerate()

@@ -91,3 +91,35 @@ fn errors_show_no_passwords() {
         );
     }
 }
+
+/// Ctrl-C does not wait for the answer of a server.
+#[cfg(unix)]
+#[test]
+fn opening_a_url_can_be_cancelled() {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    let server = HttpServer::start();
+    server.set_delay(Duration::from_secs(300));
+    let url = server.url("a.tet");
+    let query = format!("SELECT * FROM '{url}'");
+    for arguments in [vec![url.as_str()], vec!["-c", &query]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .arg("--no-init")
+            .args(&arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while server.take_log().is_empty() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let start = Instant::now();
+        let mut kill = Command::new("kill");
+        let killed = kill.args(["-INT", &child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{arguments:?}");
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
+}

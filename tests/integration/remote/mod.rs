@@ -1,8 +1,10 @@
 //! Arrays in object stores and on HTTP servers.
 
 mod answers;
+mod cached;
 mod command;
 mod copies;
+mod directories;
 mod faults;
 #[cfg(feature = "zarr")]
 mod references;
@@ -12,6 +14,9 @@ mod stores;
 use std::path::Path;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use object_store::path::Path as ObjectPath;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, LazyStores, enable_arrays};
 
@@ -45,4 +50,24 @@ fn write_grid(path: &Path, times: usize, compression: Compression) {
         .with_dim_names(["time", "y", "x"])
         .with_compression(compression);
     write(path, &[(spec, cells!(cells))]);
+}
+
+/// Puts the files of a directory into a store.
+pub async fn put_directory(store: &InMemory, directory: &Path) {
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(next) = directories.pop() {
+        for entry in next.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(directory).unwrap().to_str().unwrap();
+            let content = std::fs::read(&path).unwrap();
+            store
+                .put(&ObjectPath::from(name), content.into())
+                .await
+                .unwrap();
+        }
+    }
 }

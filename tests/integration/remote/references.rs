@@ -1,4 +1,4 @@
-//! Documents of references, whose chunks are parts of local and remote files.
+//! References in JSON and in Parquet, whose chunks are parts of local and remote files.
 
 use serde_json::json;
 use tet_sql::ArrayOptions;
@@ -89,4 +89,95 @@ async fn references_open_as_the_hierarchy_that_they_describe() {
     );
     // A missing target reads as an absent chunk, as in fsspec.
     assert_eq!(rows(&ctx, &table).await.len(), 0);
+}
+
+/// Checks the arrays of a reference against what h5py reads from the file that it describes.
+async fn check(references: &str) {
+    let values = std::fs::read(data().join("values.json")).unwrap();
+    let values: serde_json::Value = serde_json::from_slice(&values).unwrap();
+    let ctx = session();
+    for (name, values) in values.as_object().unwrap() {
+        let mut expected = Vec::new();
+        flatten(values, &mut expected);
+        let query = format!("SELECT value FROM '{references}#{name}'");
+        let found = rows(&ctx, &query).await;
+        let found = found.iter().map(|text| text.parse::<f64>().ok());
+        // The fill value of the array is null.
+        let expected = expected
+            .into_iter()
+            .map(|value| (value != -1.0).then_some(value));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>(),
+            "{references}#{name}"
+        );
+    }
+    // The coordinates of t are arrays of references as well.
+    let query =
+        format!("SELECT y, max(value) FROM '{references}#t' WHERE x < 3 GROUP BY y ORDER BY y");
+    assert_eq!(
+        rows(&ctx, &query).await,
+        [
+            "0.0 3.0",
+            "10.0 12.0",
+            "20.0 21.0",
+            "30.0 30.0",
+            "40.0 39.0"
+        ]
+    );
+}
+
+fn flatten(value: &serde_json::Value, numbers: &mut Vec<f64>) {
+    match value.as_array() {
+        Some(list) => list.iter().for_each(|value| flatten(value, numbers)),
+        None => numbers.push(value.as_f64().unwrap()),
+    }
+}
+
+fn data() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/references")
+}
+
+#[tokio::test]
+async fn references_of_kerchunk_in_json_and_in_parquet() {
+    let server = HttpServer::of(&data());
+    for name in ["refs.json", "mapper.parq", "frame.parq"] {
+        check(data().join(name).to_str().unwrap()).await;
+        check(&server.url(name)).await;
+    }
+    // One partition of `t`, and the coordinate that the query needs.
+    server.take_log();
+    let url = server.url("mapper.parq");
+    let query = format!("SELECT sum(value) FROM '{url}#t' WHERE y >= 40");
+    assert_eq!(rows(&session(), &query).await, ["238.5"]);
+    let log = server.take_log();
+    let of = |end: &str| log.iter().filter(|r| r.target.ends_with(end)).count();
+    assert_eq!(of("/t/refs.1.parq"), 1, "{log:?}");
+    assert_eq!(of("/t/refs.0.parq"), 0, "{log:?}");
+    assert_eq!(of("/sparse/refs.0.parq"), 0, "{log:?}");
+    // A directory as a table, in a store that lists nothing.
+    let ctx = session();
+    let create =
+        format!("CREATE EXTERNAL TABLE t STORED AS ZARR LOCATION '{url}' OPTIONS (dataset 't')");
+    rows(&ctx, &create).await;
+    assert_eq!(rows(&ctx, "SELECT max(value) FROM t").await, ["43.5"]);
+}
+
+#[tokio::test]
+async fn broken_partitions_are_errors() {
+    let server = HttpServer::of(&data());
+    let ctx = session();
+    let query = |name: &str| format!("SELECT sum(value) FROM '{}#t'", server.url(name));
+    server.put("mapper.parq/t/refs.0.parq", "PAR1 but no more");
+    let message = error(&ctx, &query("mapper.parq")).await;
+    assert!(message.contains("mapper.parq/t/refs.0.parq"), "{message}");
+    assert!(message.contains("path, offset, size and raw"), "{message}");
+    server.put(
+        "frame.parq/.zmetadata",
+        "{\"record_size\": 0, \"metadata\": {}}",
+    );
+    let message = error(&ctx, &query("frame.parq")).await;
+    assert!(message.contains("record_size"), "{message}");
+    let message = error(&ctx, &query("none.parq")).await;
+    assert!(message.contains("none.parq"), "{message}");
 }

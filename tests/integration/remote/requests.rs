@@ -221,3 +221,143 @@ async fn the_index_of_a_shard_is_read_once() {
     assert_eq!(of_shard("t/c/0/0"), 4, "{log:?}");
     assert_eq!(of_shard("t/c/1/0"), 1, "{log:?}");
 }
+
+/// Writes a classic NetCDF file with the record variables `a` and `b` of 1024 cells, and `more` of this many
+/// cells, in records that alternate. The cells of `a` count from 0.
+#[cfg(feature = "hdf5")]
+fn alternating(records: u32, more: u32) -> Vec<u8> {
+    let word = |number: u32| number.to_be_bytes().to_vec();
+    let name = |text: &str| {
+        let mut bytes = word(text.len() as u32);
+        bytes.extend(text.bytes());
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let lengths = [("a", 1, 1024), ("b", 1, 1024), ("more", 2, more)];
+    let header = |begins: [u32; 3]| {
+        let mut bytes = [b"CDF\x01".to_vec(), word(records), word(10), word(3)].concat();
+        for (dimension, length) in [("time", 0), ("x", 1024), ("y", more)] {
+            bytes.extend([name(dimension), word(length)].concat());
+        }
+        // No attributes, then the variables.
+        bytes.extend([word(0), word(0), word(11), word(3)].concat());
+        for ((variable, axis, cells), begin) in lengths.into_iter().zip(begins) {
+            bytes.extend([name(variable), word(2), word(0), word(axis)].concat());
+            bytes.extend([word(0), word(0), word(5), word(4 * cells), word(begin)].concat());
+        }
+        bytes
+    };
+    let start = header([0; 3]).len() as u32;
+    let mut file = header([start, start + 4096, start + 8192]);
+    for record in 0..records {
+        file.extend((0..1024).flat_map(|x| ((record * 1024 + x) as f32).to_be_bytes()));
+        file.extend(vec![0; 4096 + 4 * more as usize]);
+    }
+    file
+}
+
+/// The records of several variables alternate in a classic NetCDF file.
+#[cfg(feature = "hdf5")]
+#[tokio::test]
+async fn alternating_records_are_fetched_together() {
+    let server = HttpServer::start();
+    let records = 64;
+    let sum: f64 = (0..u32::from(64u8) * 1024).map(f64::from).sum();
+    for (name, more, requests) in [("near.nc", 1024, 1..=2), ("far.nc", 40_000, 60..=66)] {
+        server.put(name, alternating(records, more));
+        let ctx = session();
+        let count = format!("SELECT count(*) FROM '{}#a'", server.url(name));
+        assert_eq!(rows(&ctx, &count).await, ["65536"]);
+        server.take_log();
+        server.set_delay(Duration::from_millis(20));
+        let query = format!("SELECT sum(value) FROM '{}#a'", server.url(name));
+        let found = rows(&ctx, &query).await;
+        assert_eq!(found[0].parse::<f64>().unwrap(), sum, "{name}");
+        server.set_delay(Duration::ZERO);
+        let log = server.take_log();
+        // The first request opens the file.
+        assert!(
+            requests.contains(&(log.len() - 1)),
+            "{name}: {} {log:?}",
+            log.len()
+        );
+    }
+    let most = server.most_running();
+    assert!(most > 16, "{most}");
+}
+
+/// Pages of documents are fetched several at a time.
+#[cfg(feature = "tatami")]
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_documents_are_fetched_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.tatami");
+    let ctx = with_partitions(1);
+    let copy = format!(
+        "COPY (SELECT value AS k, value * 7919 % 1000003 AS v, random() AS r FROM generate_series(1, 200000))
+         TO '{}' OPTIONS (row_group_rows '10000')",
+        path.display()
+    );
+    rows(&ctx, &copy).await;
+    let server = HttpServer::of(folder.path());
+    let query = |from: &str| format!("SELECT count(*), sum(k), max(v), avg(r) FROM '{from}'");
+    let expected = rows(&ctx, &query(path.to_str().unwrap())).await;
+    server.set_delay(Duration::from_millis(20));
+    let found = run(&ctx, &query(&server.url("d.tatami"))).await;
+    assert_eq!(found.rows, expected);
+    assert!(
+        found.metric("requests") >= 20,
+        "{}",
+        found.metric("requests")
+    );
+    let most = server.most_running();
+    assert!(most >= 6, "{most}");
+    // A filter that zones answer fetches one row group.
+    server.set_delay(Duration::ZERO);
+    server.take_log();
+    let query = format!(
+        "SELECT sum(v) FROM '{}' WHERE k = 55555",
+        server.url("d.tatami")
+    );
+    rows(&ctx, &query).await;
+    let log = server.take_log();
+    assert!(log.len() <= 6, "{log:?}");
+}
+
+/// A store of 10,000 chunks with a latency of 20 ms: the average takes at most 1.3 times as long as the
+/// requests in flight allow. Run it on a quiet machine: `cargo test --release -- --ignored slow_store`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time"]
+async fn a_slow_store_is_read_at_the_speed_of_its_requests() {
+    const CHUNKS: u64 = 10_000;
+    let server = HttpServer::start();
+    let array = array(&[CHUNKS, 256], &[1, 256], &["time", "x"]);
+    put_group(&server, "slow.zarr", &[("t".to_string(), array)]);
+    for chunk in 0..CHUNKS {
+        let cells = (0..256).map(|x| (chunk * 256 + x) as f32);
+        server.put(&format!("slow.zarr/t/c/{chunk}/0"), cells!(cells));
+    }
+    let latency = Duration::from_millis(20);
+    for partitions in [1, 2, 4] {
+        server.set_delay(latency);
+        let ctx = with_partitions(partitions);
+        let query = format!("SELECT avg(value) FROM '{}#t'", server.url("slow.zarr"));
+        rows(
+            &ctx,
+            &format!("SELECT count(*) FROM '{}#t'", server.url("slow.zarr")),
+        )
+        .await;
+        let start = std::time::Instant::now();
+        let found = rows(&ctx, &query).await;
+        let elapsed = start.elapsed().as_secs_f64();
+        assert_eq!(found, ["1279999.5"]);
+        let in_flight = 8 * partitions as u64;
+        let allowed = latency.as_secs_f64() * (CHUNKS / in_flight) as f64;
+        println!(
+            "{partitions} partitions, {in_flight} requests in flight: {elapsed:.1} s, at best {allowed:.1} s, \
+             ratio {:.2}",
+            elapsed / allowed
+        );
+        assert!(elapsed <= 1.3 * allowed, "{elapsed} {allowed}");
+    }
+}

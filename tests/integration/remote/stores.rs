@@ -138,3 +138,60 @@ async fn passwords_and_signatures_are_sent_but_not_shown() {
         );
     }
 }
+
+/// `COPY` to a store that its options describe, whose plan does not show them.
+#[tokio::test]
+async fn copies_with_options_of_stores() {
+    let server = HttpServer::start();
+    let options = format!(
+        "'aws.endpoint' 'http://{}', 'aws.region' 'us-east-1', 'aws.access_key_id' 'me', \
+         'aws.secret_access_key' 'hunter2'",
+        server.address()
+    );
+    let rows_of = "SELECT value AS x, value * 2 AS v FROM generate_series(1, 9)";
+    for (number, (name, more)) in [
+        ("a.tet", ", dims 'x'"),
+        ("a.csv", ", 'format.has_header' 'true'"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let target = format!("s3://no-such-bucket-{number}/{name}");
+        let copy = format!("COPY ({rows_of}) TO '{target}' OPTIONS ({options}{more})");
+        // By the statement alone, and by the planner that keeps the options out of the plan.
+        let ctx = session();
+        rows(&ctx, &copy).await;
+        let content = server.content(&format!("no-such-bucket-{number}/{name}"));
+        assert!(content.is_some(), "{name}");
+        let ctx = session();
+        let explain = format!("EXPLAIN VERBOSE {copy}");
+        let plan = tet_sql::create_logical_plan(&ctx.state(), &explain)
+            .await
+            .unwrap();
+        let shown = ctx.execute_logical_plan(plan).await.unwrap();
+        let shown = shown.to_string().await.unwrap();
+        assert!(
+            shown.contains(name) && !shown.contains("hunter2"),
+            "{shown}"
+        );
+        server.delete(&format!("no-such-bucket-{number}/{name}"));
+        let plan = tet_sql::create_logical_plan(&ctx.state(), &copy)
+            .await
+            .unwrap();
+        let frame = ctx.execute_logical_plan(plan).await.unwrap();
+        frame.collect().await.unwrap();
+        // The bucket has the store of the options from now on.
+        let column = if number == 0 { "value" } else { "v" };
+        let sum = format!("SELECT sum({column}) FROM '{target}'");
+        assert_eq!(rows(&ctx, &sum).await, ["90"], "{name}");
+    }
+    let log = server.take_log();
+    assert!(log.iter().all(|request| request.authorization.is_some()));
+    let ctx = session();
+    let local = format!("COPY ({rows_of}) TO 'a.tet' OPTIONS ({options}, dims 'x')");
+    let message = error(&ctx, &local).await;
+    assert!(
+        message.contains("need a URL") && !message.contains("hunter2"),
+        "{message}"
+    );
+}

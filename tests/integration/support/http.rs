@@ -31,6 +31,10 @@ struct State {
     without_ranges: bool,
     /// `true` to ignore `If-Match`.
     without_conditions: bool,
+    /// The time in `Last-Modified`, sent in place of an entity tag.
+    modified: Option<String>,
+    /// The number of bytes of the contents that were sent.
+    sent: usize,
 }
 
 /// A request that the server has received.
@@ -41,6 +45,8 @@ pub struct Request {
     pub target: String,
     pub range: Option<String>,
     pub authorization: Option<String>,
+    /// `true` if the request asks for content that the client does not have yet.
+    pub is_conditional: bool,
 }
 
 /// A fault of the next answers to requests for matching paths.
@@ -140,6 +146,11 @@ impl HttpServer {
         std::mem::take(&mut self.state().log)
     }
 
+    /// The number of bytes of contents that were sent since the last call.
+    pub fn take_sent(&self) -> usize {
+        std::mem::take(&mut self.state().sent)
+    }
+
     /// The maximum number of requests that were answered at the same time.
     pub fn most_running(&self) -> usize {
         self.shared.most_running.load(Ordering::SeqCst)
@@ -158,6 +169,11 @@ impl HttpServer {
 
     pub fn ignore_ranges(&self) {
         self.state().without_ranges = true;
+    }
+
+    /// Sends the time of the last change in place of an entity tag; neither if `None`.
+    pub fn set_modified(&self, time: Option<&str>) {
+        self.state().modified = Some(time.unwrap_or_default().to_string());
     }
 
     pub fn ignore_conditions(&self) {
@@ -211,6 +227,9 @@ fn read_request(reader: &mut impl BufRead) -> Option<(Request, Headers, Vec<u8>)
         target,
         range: headers.get("range").cloned(),
         authorization: headers.get("authorization").cloned(),
+        is_conditional: ["if-none-match", "if-modified-since"]
+            .iter()
+            .any(|name| headers.contains_key(*name)),
     };
     Some((request, headers, content))
 }
@@ -246,6 +265,7 @@ fn answer(
     }
     let content = state.files.get(&path).cloned();
     let delay = state.delay;
+    let modified = state.modified.clone();
     let (with_ranges, with_conditions) = (!state.without_ranges, !state.without_conditions);
     drop(state);
     std::thread::sleep(delay);
@@ -257,7 +277,9 @@ fn answer(
         return plain(&format!("{status} Fault"), "");
     }
     if method == "PUT" {
-        return plain("201 Created", "");
+        // S3 answers with the tag of what it has stored.
+        let etag = content.map(|content| format!("ETag: \"{:x}\"\r\n", checksum(&content)));
+        return plain("201 Created", &etag.unwrap_or_default());
     }
     if !["GET", "HEAD"].contains(&method.as_str()) {
         return plain("405 Method Not Allowed", "");
@@ -272,6 +294,18 @@ fn answer(
             .is_some_and(|condition| *condition != etag)
     {
         return plain("412 Precondition Failed", "");
+    }
+    let validator = match &modified {
+        None => format!("ETag: {etag}\r\n"),
+        Some(time) if time.is_empty() => String::new(),
+        Some(time) => format!("Last-Modified: {time}\r\n"),
+    };
+    let is_known = match &modified {
+        None => headers.get("if-none-match") == Some(&etag),
+        Some(time) => headers.get("if-modified-since") == Some(time),
+    };
+    if is_known {
+        return plain("304 Not Modified", &validator);
     }
     let size = content.len();
     let (status, part, extra) = match range.filter(|_| with_ranges) {
@@ -304,10 +338,11 @@ fn answer(
         _ => {}
     }
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n{extra}\r\n"
+        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{validator}Accept-Ranges: bytes\r\n{extra}\r\n"
     );
     let mut is_sent = connection.write_all(head.as_bytes()).is_ok();
     if method == "GET" {
+        shared.state.lock().unwrap().sent += body.len();
         is_sent &= connection.write_all(body).is_ok();
     }
     is_sent && fault != Some(FaultKind::Truncated)

@@ -7,44 +7,27 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
-use object_store::{Error as StoreError, GetRange};
+use object_store::Error as StoreError;
 
 use crate::error::{Error, Result};
 use crate::format::io::remote::failure::failed;
+use crate::format::io::remote::part::Part;
 use crate::format::io::remote::references::References;
 use crate::format::io::remote::runtime;
 use crate::format::io::remote::store::{Answer, Entries, Refusal, RemotePlace};
+use crate::format::io::remote::version::Version;
 
 /// The number of documents that are read at a time.
 const DOCUMENTS_AT_A_TIME: usize = 16;
 
-/// A directory of a store. Its objects are found by their keys, such as `t2m/zarr.json`, or by
-/// [references](References) to parts of other files.
+/// A directory of a store. Its objects are found by their keys, such as `t2m/zarr.json`, or by references
+/// to parts of other files.
 #[derive(Debug)]
 pub struct RemoteDirectory {
     place: RemotePlace,
-    references: Option<References>,
+    references: Option<Box<dyn References>>,
     /// The documents that have been read; `None` if there is no such object.
     documents: Mutex<HashMap<String, Option<Bytes>>>,
-}
-
-/// Bytes of an object, with what pins them.
-#[derive(Debug, Clone)]
-pub(crate) struct FetchedPart {
-    pub bytes: Bytes,
-    /// The size of the whole object.
-    pub size: u64,
-    pub etag: Option<String>,
-}
-
-impl From<Answer> for FetchedPart {
-    fn from(answer: Answer) -> Self {
-        Self {
-            bytes: answer.bytes,
-            size: answer.size,
-            etag: answer.etag,
-        }
-    }
 }
 
 impl RemoteDirectory {
@@ -58,18 +41,21 @@ impl RemoteDirectory {
     }
 
     /// Creates the directory that references describe.
-    pub fn of_references(place: RemotePlace, references: References) -> Self {
+    pub(crate) fn of_references(place: RemotePlace, references: Box<dyn References>) -> Self {
         Self {
             references: Some(references),
             ..Self::new(place)
         }
     }
 
-    /// Returns where the bytes of an object are, without a request.
-    pub(crate) fn find(&self, key: &str) -> Found {
+    /// Returns where the bytes of an object are, without a request unless references have to be read.
+    ///
+    /// # Errors
+    /// Fails if the references cannot be read.
+    pub(crate) fn find(&self, key: &str) -> Result<Found> {
         match &self.references {
             Some(references) => references.find(key),
-            None => Found::At(self.place.join(key), Part::Whole),
+            None => Ok(Found::At(self.place.join(key), Part::Whole)),
         }
     }
 
@@ -100,7 +86,8 @@ impl RemoteDirectory {
             missing.cloned().collect()
         };
         if !missing.is_empty() {
-            let found: Vec<_> = missing.iter().map(|key| self.find(key)).collect();
+            let found = missing.iter().map(|key| self.find(key));
+            let found = found.collect::<Result<Vec<_>>>()?;
             let answers = runtime::wait(async move {
                 let gets = found.into_iter().map(|found| async move {
                     match found {
@@ -183,66 +170,24 @@ impl RemoteDirectory {
         &self,
         key: &str,
         part: Part,
-        etag: Option<&str>,
+        pinned: Option<Version>,
         most: u64,
-    ) -> Result<Option<FetchedPart>> {
+    ) -> Result<Option<Answer>> {
         let found = match key {
             "" => Found::At(self.place.clone(), Part::Whole),
-            key => self.find(key),
+            key => self.find(key)?,
         };
         let (place, part) = match found {
             Found::Absent => return Ok(None),
             Found::Inline(bytes) => {
-                return Ok(Some(FetchedPart {
-                    bytes: part.of(&bytes),
-                    size: bytes.len() as u64,
-                    etag: None,
-                }));
+                let size = bytes.len() as u64;
+                return Ok(Some(Answer::of_memory(part.of(&bytes), size)));
             }
             Found::At(place, whole) => (place, part.within(whole)),
         };
         let path = place.path().to_path_buf();
-        let etag = etag.map(str::to_string);
-        let read = runtime::wait(fetch(place, part, etag, most));
+        let read = runtime::wait(fetch(place, part, pinned, most));
         read.map_err(Error::io(&path, "read"))?
-    }
-}
-
-/// A part of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    Whole,
-    /// The range from the first offset up to the second.
-    Range(u64, u64),
-    /// The last bytes.
-    Last(u64),
-}
-
-impl Part {
-    /// Returns this part of bytes that are in memory, as far as they have it.
-    pub(crate) fn of(self, whole: &Bytes) -> Bytes {
-        let size = whole.len() as u64;
-        let (start, end) = match self {
-            Self::Whole => (0, size),
-            Self::Range(start, end) => (start.min(size), end.min(size)),
-            Self::Last(length) => (size.saturating_sub(length), size),
-        };
-        whole.slice(start as usize..end.max(start) as usize)
-    }
-
-    /// Returns this part of another part.
-    pub(crate) fn within(self, whole: Self) -> Self {
-        match (whole, self) {
-            (Self::Range(start, end), Self::Range(from, to)) => {
-                let most = end.max(start);
-                Self::Range((start + from).min(most), (start + to).min(most))
-            }
-            (Self::Range(start, end), Self::Last(length)) => {
-                Self::Range(end.saturating_sub(length).max(start), end)
-            }
-            (whole, Self::Whole) => whole,
-            (_, part) => part,
-        }
     }
 }
 
@@ -256,37 +201,28 @@ pub(crate) enum Found {
     At(RemotePlace, Part),
 }
 
-/// Fetches a part of an object; `None` if there is no such object. Must run on the thread of
-/// requests.
+/// Fetches a part of an object; `None` if there is no such object. If a version is given, the object must
+/// still have it. Must run on the thread of requests.
 ///
 /// # Errors
 /// Fails if the store refuses the request, or cannot be reached.
 pub(crate) async fn fetch(
     place: RemotePlace,
     part: Part,
-    etag: Option<String>,
+    pinned: Option<Version>,
     most: u64,
-) -> Result<Option<FetchedPart>> {
-    let range = match part {
-        Part::Whole => None,
-        Part::Range(start, end) => Some(GetRange::Bounded(start..end)),
-        Part::Last(length) => Some(GetRange::Suffix(length)),
-    };
-    let get = |range| {
-        place
-            .store
-            .get(&place.location, range, etag.as_deref(), most)
-    };
-    let mut answer = get(range).await;
+) -> Result<Option<Answer>> {
+    let mut answer = place.get(part, pinned.as_ref(), most).await;
     // Azure has no ranges that count from the end.
     if let (Part::Last(length), Err(Refusal::Store(StoreError::NotSupported { .. }))) =
         (part, &answer)
         && let Ok(size) = place.store.size(&place.location).await
     {
-        answer = get(Some(GetRange::Bounded(size.saturating_sub(length)..size))).await;
+        let range = Part::Range(size.saturating_sub(length), size);
+        answer = place.get(range, pinned.as_ref(), most).await;
     }
     match answer {
-        Ok(answer) => Ok(Some(answer.into())),
+        Ok(answer) => Ok(Some(answer)),
         Err(Refusal::Store(StoreError::NotFound { .. })) => Ok(None),
         Err(refusal) => Err(failed(place.path(), "read", refusal)),
     }

@@ -16,6 +16,7 @@ const MAX_TEXT: usize = 300;
 pub(crate) fn failed(path: &Path, action: &'static str, refusal: Refusal) -> Error {
     let error = match refusal {
         Refusal::Store(error) => error,
+        Refusal::Changed => return changed(path),
         Refusal::TooLarge(size) => {
             let location = ErrorLocation::file(path);
             return Error::malformed(
@@ -70,7 +71,7 @@ pub(crate) fn failed(path: &Path, action: &'static str, refusal: Refusal) -> Err
 }
 
 /// The error for an object that is not the one that was opened.
-pub(super) fn changed(path: &Path) -> Error {
+fn changed(path: &Path) -> Error {
     Error::invalid(
         path,
         "the file was replaced or changed since it was opened; open it again",

@@ -1,8 +1,8 @@
 //! Files and directories in object stores and on HTTP servers, read by ranges.
 //!
 //! ```text
-//! RemotePlace      a store, a path in it, and the URL that messages show
-//!      |
+//! RemotePlace      a store, a path in it, and the URL that messages show; keeps parts of objects in
+//!      |           the cache directory of a session
 //!      +--> RemoteObject      one object, pinned to its size and entity tag; caches its headers
 //!      +--> RemoteDirectory   the objects below a path: metadata documents and chunks
 //!      |
@@ -16,20 +16,30 @@
 // Only Zarr has directories.
 #![cfg_attr(not(feature = "zarr"), allow(dead_code, unused_imports))]
 
+mod blocks;
 mod directory;
 mod failure;
 mod object;
+mod part;
+mod partitions;
+mod ranges;
 mod references;
 pub(crate) mod runtime;
 mod segments;
 mod store;
 mod upload;
 mod urls;
+mod version;
 
 pub use directory::RemoteDirectory;
-pub(crate) use directory::{Found, Part, fetch};
+pub(crate) use directory::{Found, fetch};
 pub use object::RemoteObject;
-pub use references::References;
+pub(crate) use part::Part;
+pub(crate) use partitions::{METADATA, PartitionRow, PartitionRows, PlaceOf, ReferencePartitions};
+pub(crate) use ranges::{FetchedRanges, fetch_ranges, merged};
+pub use references::ReferenceDocument;
+pub(crate) use references::References;
 pub use store::{RemotePlace, RemoteStore};
 pub(crate) use upload::upload;
 pub use urls::{credentials, is_url, redacted, without_secrets};
+pub(crate) use version::Version;

@@ -5,14 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use object_store::{Error as StoreError, GetRange};
+use object_store::Error as StoreError;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::identity::FileIdentity;
-use crate::format::io::remote::failure::{changed, failed};
+use crate::format::io::remote::failure::failed;
+use crate::format::io::remote::part::Part;
+use crate::format::io::remote::ranges::fetch_ranges;
 use crate::format::io::remote::runtime;
 use crate::format::io::remote::segments::{Segments, SharedSegments, shared};
-use crate::format::io::remote::store::{Answer, Refusal, RemotePlace};
+use crate::format::io::remote::store::{Answer, Condition, Refusal, RemotePlace};
+use crate::format::io::remote::version::Version;
 
 /// The number of bytes at the start of an object that are read when it is opened. Headers are
 /// usually shorter.
@@ -26,15 +29,14 @@ const MAX_FETCH_BYTES: u64 = 2 << 30;
 /// The maximum number of bytes of an object that is read as a whole from a server without ranges.
 const MAX_WITHOUT_RANGES: u64 = 256 << 20;
 
-/// An object, pinned to its size and entity tag as they were when it was opened.
+/// An object, pinned to its version as it was when it was opened.
 ///
 /// Small reads, such as those of headers and indexes, fetch more than they need and keep it. Reads
 /// of chunks fetch exactly their bytes.
 #[derive(Debug)]
 pub struct RemoteObject {
     place: RemotePlace,
-    size: u64,
-    etag: Option<String>,
+    version: Version,
     segments: SharedSegments,
     /// The whole object, if the server does not support ranges.
     whole: Option<Bytes>,
@@ -56,11 +58,10 @@ impl RemoteObject {
             Err(Refusal::Store(StoreError::NotFound { .. })) => return Ok(None),
             Err(refusal) => return Err(failed(place.path(), "open", refusal)),
         };
-        let segments = shared(place.path(), answer.etag.as_deref());
+        let segments = shared(place.path(), answer.version.etag.as_deref());
         let object = Self {
             place: place.clone(),
-            size: answer.size,
-            etag: answer.etag,
+            version: answer.version,
             segments,
             whole: is_whole.then(|| answer.bytes.clone()),
             reading: Mutex::new(()),
@@ -79,13 +80,13 @@ impl RemoteObject {
 
     /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
-        self.size
+        self.version.size
     }
 
     /// Returns the identity of the object: its size, and a checksum of its entity tag.
     pub fn identity(&self) -> FileIdentity {
-        let etag = self.etag.as_deref().unwrap_or_default();
-        FileIdentity::new(self.size, None, [etag.as_bytes()])
+        let etag = self.version.etag.as_deref().unwrap_or_default();
+        FileIdentity::new(self.size(), None, [etag.as_bytes()])
     }
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
@@ -102,13 +103,13 @@ impl RemoteObject {
 
     /// Checks that a range lies within the object.
     fn check(&self, range: &Range<u64>) -> Result<()> {
-        if range.start <= range.end && range.end <= self.size {
+        if range.start <= range.end && range.end <= self.size() {
             return Ok(());
         }
         Err(Error::malformed(
             ErrorLocation::file(self.path()),
             "size",
-            format!("{} bytes", self.size),
+            format!("{} bytes", self.size()),
             format!("at least {} bytes", range.end),
         ))
     }
@@ -145,6 +146,24 @@ impl RemoteObject {
         Ok(())
     }
 
+    /// Reads ranges into memory like [`Self::prefetch`], all at the same time. Returns the number of
+    /// requests, and of the bytes that they fetched. Must run on the thread of requests.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::read_at`].
+    pub(crate) async fn prefetch_all(
+        self: &Arc<Self>,
+        ranges: Vec<Range<u64>>,
+    ) -> Result<(u64, u64)> {
+        let is_missing = |range: &Range<u64>| !range.is_empty() && self.kept(range).is_none();
+        let missing: Vec<_> = ranges.into_iter().filter(is_missing).collect();
+        let fetched = fetch_ranges(self, &missing).await?;
+        for (range, bytes) in missing.iter().zip(fetched.parts) {
+            self.segments().insert(range.start, bytes);
+        }
+        Ok((fetched.requests, fetched.bytes_fetched))
+    }
+
     /// Reads a range and the bytes around it, which are likely to be read next.
     fn read_ahead(&self, range: &Range<u64>) -> Result<Bytes> {
         let [min, max] = READ_AHEAD;
@@ -155,14 +174,15 @@ impl RemoteObject {
         if let Some(bytes) = self.kept(range) {
             return Ok(bytes);
         }
-        let wide = if self.size - range.start <= TAIL_BYTES {
-            self.size - TAIL_BYTES.min(self.size)..self.size
+        let size = self.size();
+        let wide = if size - range.start <= TAIL_BYTES {
+            size - TAIL_BYTES.min(size)..size
         } else {
             let ahead = match self.segments().ends_at(range.start) {
                 true => max,
                 false => min,
             };
-            range.start..range.end.max(range.start + ahead).min(self.size)
+            range.start..range.end.max(range.start + ahead).min(size)
         };
         let bytes = self.wait_for(wide.clone())?;
         self.segments().insert(wide.start, bytes.clone());
@@ -171,40 +191,77 @@ impl RemoteObject {
     }
 
     fn wait_for(&self, range: Range<u64>) -> Result<Bytes> {
-        let request = request(self.place.clone(), self.size, self.etag.clone(), range);
-        runtime::wait(request).map_err(Error::io(self.path(), "read"))?
+        let (place, version) = (self.place.clone(), self.version.clone());
+        let part = Part::Range(range.start, range.end);
+        let length = range.end - range.start;
+        let answer = runtime::wait(async move { place.get(part, Some(&version), length).await });
+        let answer = answer.map_err(Error::io(self.path(), "read"))?;
+        self.checked(answer, length)
     }
 
-    /// Fetches a range, which is not kept afterwards. Must run on the thread of requests.
+    /// Returns the bytes of an answer, which must be those of a whole range.
+    fn checked(&self, answer: Result<Answer, Refusal>, length: u64) -> Result<Bytes> {
+        let whole = |answer: Answer| match answer.bytes.len() as u64 == length {
+            true => Ok(answer.bytes),
+            false => Err(Refusal::Changed),
+        };
+        answer
+            .and_then(whole)
+            .map_err(|refusal| failed(self.path(), "read", refusal))
+    }
+
+    /// Returns a range without a request, if it is in memory or in the cache of the session. Must run
+    /// on the thread of requests.
+    pub(crate) async fn find(&self, range: &Range<u64>) -> Option<Bytes> {
+        self.check(range).ok()?;
+        if let Some(bytes) = self.kept(range) {
+            return Some(bytes);
+        }
+        let kept = self.place.kept(Part::Range(range.start, range.end)).await;
+        let (_, bytes) = kept.filter(|(version, _)| *version == self.version)?;
+        (bytes.len() as u64 == range.end - range.start).then_some(bytes)
+    }
+
+    /// Puts ranges into the cache of the session, if it has one. Must run on the thread of requests.
+    pub(crate) async fn keep(&self, ranges: impl IntoIterator<Item = (Range<u64>, Bytes)>) {
+        let parts = ranges
+            .into_iter()
+            .map(|(range, bytes)| (Part::Range(range.start, range.end), bytes));
+        self.place.keep(parts.collect(), &self.version).await;
+    }
+
+    /// Fetches a range by a request, and keeps it nowhere. Must run on the thread of requests.
     ///
     /// # Errors
     /// Returns the errors of [`Self::read_at`].
-    pub(crate) async fn fetch(self: Arc<Self>, range: Range<u64>) -> Result<(Bytes, u64)> {
+    pub(crate) async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         self.check(&range)?;
-        if let Some(bytes) = self.kept(&range) {
-            return Ok((bytes, 0));
-        }
         let length = range.end - range.start;
         if length > MAX_FETCH_BYTES {
             return Err(failed(self.path(), "read", Refusal::TooLarge(length)));
         }
-        let request = request(self.place.clone(), self.size, self.etag.clone(), range);
-        Ok((request.await?, 1))
+        let RemotePlace {
+            store, location, ..
+        } = &self.place;
+        let part = Part::Range(range.start, range.end);
+        let pinned = Condition::Same(&self.version);
+        let answer = store.get(location, part, pinned, length).await;
+        self.checked(answer, length)
     }
 }
 
 /// Gets the first bytes of an object; `true` if these are the whole object, because the server does
 /// not support ranges.
 async fn head(place: &RemotePlace) -> Result<(Answer, bool), Refusal> {
-    let get = |range, most| place.store.get(&place.location, range, None, most);
-    match get(Some(GetRange::Bounded(0..HEAD_BYTES)), HEAD_BYTES).await {
+    let get = |part, most| place.get(part, None, most);
+    match get(Part::Range(0, HEAD_BYTES), HEAD_BYTES).await {
         Err(Refusal::Store(StoreError::NotSupported { .. })) => {
-            Ok((get(None, MAX_WITHOUT_RANGES).await?, true))
+            Ok((get(Part::Whole, MAX_WITHOUT_RANGES).await?, true))
         }
         Err(Refusal::Store(error @ StoreError::Generic { .. })) if is_about_range(&error) => {
             // An object without bytes has no range that could be sent.
             match place.store.size(&place.location).await {
-                Ok(0) => Ok((get(None, 0).await?, true)),
+                Ok(0) => Ok((get(Part::Whole, 0).await?, true)),
                 _ => Err(Refusal::Store(error)),
             }
         }
@@ -216,29 +273,4 @@ async fn head(place: &RemotePlace) -> Result<(Answer, bool), Refusal> {
 fn is_about_range(error: &StoreError) -> bool {
     let text = error.to_string();
     text.contains("416") || text.contains("range")
-}
-
-/// Gets a range of an object, which must still have this size and entity tag.
-async fn request(
-    place: RemotePlace,
-    size: u64,
-    etag: Option<String>,
-    range: Range<u64>,
-) -> Result<Bytes> {
-    let length = range.end - range.start;
-    let get = place.store.get(
-        &place.location,
-        Some(GetRange::Bounded(range)),
-        etag.as_deref(),
-        length,
-    );
-    let answer = get
-        .await
-        .map_err(|refusal| failed(place.path(), "read", refusal))?;
-    // Servers may ignore the condition.
-    let is_same = answer.size == size && (etag.is_none() || answer.etag == etag);
-    match is_same && answer.bytes.len() as u64 == length {
-        true => Ok(answer.bytes),
-        false => Err(changed(place.path())),
-    }
 }

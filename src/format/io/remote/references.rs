@@ -10,13 +10,15 @@
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Debug;
 use std::path::Path;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::io::remote::directory::{Found, Part};
+use crate::format::io::remote::directory::Found;
+use crate::format::io::remote::part::Part;
 use crate::format::io::remote::store::RemotePlace;
 
 /// The prefix of binary content.
@@ -24,9 +26,21 @@ const BASE64: &str = "base64:";
 /// Keys of which a document of references has at least one near its start.
 const SIGNS: [&str; 4] = ["\"refs\"", "\".zgroup\"", "\".zmetadata\"", "\".zattrs\""];
 
-/// The objects of a hierarchy, by their keys.
+/// The objects of a hierarchy that are parts of other files.
+pub(crate) trait References: Debug + Send + Sync {
+    /// Returns where an object is. May wait for a request, if the references have to be read first.
+    ///
+    /// # Errors
+    /// Fails if the references cannot be read.
+    fn find(&self, key: &str) -> Result<Found>;
+
+    /// Returns the names of the directories right below a directory.
+    fn directories(&self, directory: &str) -> Vec<String>;
+}
+
+/// The references of a JSON document: the objects of a hierarchy, by their keys.
 #[derive(Debug)]
-pub struct References {
+pub struct ReferenceDocument {
     objects: HashMap<String, Reference>,
     /// The files that objects are parts of.
     files: Vec<RemotePlace>,
@@ -39,7 +53,7 @@ enum Reference {
     Part(usize, Part),
 }
 
-impl References {
+impl ReferenceDocument {
     /// Returns `true` if a document is likely one of references, judging by its first bytes.
     pub fn are_in(start: &[u8]) -> bool {
         let text = String::from_utf8_lossy(start);
@@ -129,30 +143,35 @@ impl References {
         }
         Ok(found)
     }
+}
 
-    /// Returns where an object is.
-    pub(super) fn find(&self, key: &str) -> Found {
-        match self.objects.get(key) {
+impl References for ReferenceDocument {
+    fn find(&self, key: &str) -> Result<Found> {
+        Ok(match self.objects.get(key) {
             None => Found::Absent,
             Some(Reference::Inline(bytes)) => Found::Inline(bytes.clone()),
             Some(Reference::Part(file, part)) => Found::At(self.files[*file].clone(), *part),
-        }
+        })
     }
 
-    /// Returns the names of the directories right below a directory.
-    pub(super) fn directories(&self, directory: &str) -> Vec<String> {
-        let prefix = match directory {
-            "" => String::new(),
-            directory => format!("{directory}/"),
-        };
-        let below = self
-            .objects
-            .keys()
-            .filter_map(|key| key.strip_prefix(&prefix));
-        let names = below.filter_map(|rest| rest.split_once('/'));
-        let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
-        names.into_iter().map(str::to_string).collect()
+    fn directories(&self, directory: &str) -> Vec<String> {
+        directories(self.objects.keys(), directory)
     }
+}
+
+/// Returns the names of the directories right below a directory, in which objects have these keys.
+pub(super) fn directories<'a>(
+    keys: impl Iterator<Item = &'a String>,
+    directory: &str,
+) -> Vec<String> {
+    let prefix = match directory {
+        "" => String::new(),
+        directory => format!("{directory}/"),
+    };
+    let below = keys.filter_map(|key| key.strip_prefix(&prefix));
+    let names = below.filter_map(|rest| rest.split_once('/'));
+    let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
+    names.into_iter().map(str::to_string).collect()
 }
 
 /// Replaces `{{name}}` by the templates of this name.
@@ -204,9 +223,9 @@ mod tests {
     use super::*;
     use crate::format::io::remote::RemoteStore;
 
-    fn parsed(text: &str) -> Result<References> {
+    fn parsed(text: &str) -> Result<ReferenceDocument> {
         let store = RemoteStore::new(Arc::new(InMemory::new()));
-        References::parse(Path::new("r.json"), text.as_bytes(), |file| {
+        ReferenceDocument::parse(Path::new("r.json"), text.as_bytes(), |file| {
             Ok(RemotePlace::new(
                 store.clone(),
                 ObjectPath::from(file),
@@ -220,24 +239,27 @@ mod tests {
         let text = r#"{"version": 1, "templates": {"u": "s3://b/x"}, "refs": {
             ".zgroup": "{}", ".zattrs": {"a": 1}, "a/0": ["{{u}}.nc", 5, 10],
             "a/1": ["other"], "g/b/0": "base64:AQID/w=="}}"#;
-        assert!(References::are_in(text.as_bytes()));
+        assert!(ReferenceDocument::are_in(text.as_bytes()));
         let refs = parsed(text).unwrap();
-        let inline = |key: &str| match refs.find(key) {
+        let inline = |key: &str| match refs.find(key).unwrap() {
             Found::Inline(bytes) => bytes.to_vec(),
             other => panic!("{other:?}"),
         };
         assert_eq!(inline(".zgroup"), b"{}");
         assert_eq!(inline(".zattrs"), br#"{"a":1}"#);
         assert_eq!(inline("g/b/0"), [1, 2, 3, 255]);
-        let Found::At(place, part) = refs.find("a/0") else {
+        let Found::At(place, part) = refs.find("a/0").unwrap() else {
             panic!("a part of a file");
         };
         assert_eq!(
             (place.path(), part),
             (Path::new("s3://b/x.nc"), Part::Range(5, 15))
         );
-        assert!(matches!(refs.find("a/1"), Found::At(_, Part::Whole)));
-        assert!(matches!(refs.find("none"), Found::Absent));
+        assert!(matches!(
+            refs.find("a/1").unwrap(),
+            Found::At(_, Part::Whole)
+        ));
+        assert!(matches!(refs.find("none").unwrap(), Found::Absent));
         assert_eq!(refs.directories(""), ["a", "g"]);
         assert_eq!(refs.directories("g"), ["b"]);
     }

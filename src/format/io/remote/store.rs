@@ -6,8 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use tokio::sync::Semaphore;
+
+use crate::format::io::cache::CacheDirectory;
+use crate::format::io::remote::blocks::BlockCache;
+use crate::format::io::remote::part::Part;
+use crate::format::io::remote::version::Version;
 
 /// The maximum number of requests that a store has in flight, over all queries of a session.
 const MAX_REQUESTS: usize = 64;
@@ -26,14 +31,43 @@ impl fmt::Debug for RemoteStore {
     }
 }
 
-/// The answer to a request.
+/// A part of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub bytes: Bytes,
-    /// The size of the whole object.
-    pub size: u64,
-    /// The entity tag, which changes with the content of the object.
-    pub etag: Option<String>,
+    /// The version of the object that the bytes are from.
+    pub version: Version,
+    /// The number of requests that this took; 0 if the bytes were kept.
+    pub requests: u64,
+    /// The number of bytes that the request fetched.
+    pub bytes_fetched: u64,
+}
+
+impl Answer {
+    /// Creates the answer for bytes that are in memory, of an object of this size.
+    pub fn of_memory(bytes: Bytes, size: u64) -> Self {
+        Self {
+            bytes,
+            version: Version {
+                size,
+                etag: None,
+                modified: None,
+            },
+            requests: 0,
+            bytes_fetched: 0,
+        }
+    }
+}
+
+/// The condition of a request, which the server checks.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Condition<'a> {
+    None,
+    /// The object still has this version.
+    Same(&'a Version),
+    /// The object has another version. If it has not, the request fails with
+    /// [`object_store::Error::NotModified`].
+    Other(&'a Version),
 }
 
 /// The names in a directory.
@@ -47,6 +81,8 @@ pub(crate) struct Entries {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Store(object_store::Error),
+    /// The object has another version than the one that was opened.
+    Changed,
     /// The object has this many bytes, more than the caller accepts.
     TooLarge(u64),
 }
@@ -65,29 +101,36 @@ impl RemoteStore {
         &self.store
     }
 
-    /// Gets a range of an object, or the whole object if it has at most `most` bytes. With an
-    /// `etag`, fails with [`object_store::Error::Precondition`] if the object has another one.
+    /// Gets a part of an object, if it has at most `most` bytes.
     pub(super) async fn get(
         &self,
         path: &ObjectPath,
-        range: Option<GetRange>,
-        etag: Option<&str>,
+        part: Part,
+        condition: Condition<'_>,
         most: u64,
     ) -> Result<Answer, Refusal> {
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
-        let options = GetOptions {
-            range,
-            if_match: etag.map(str::to_string),
+        let mut options = GetOptions {
+            range: part.range(),
             ..GetOptions::default()
         };
+        match condition {
+            Condition::None => {}
+            // Servers compare strong tags only.
+            Condition::Same(version) => options.if_match = version.strong_tag(),
+            Condition::Other(version) => match version.strong_tag() {
+                Some(etag) => options.if_none_match = Some(etag),
+                None => options.if_modified_since = version.modified,
+            },
+        }
         let result = self.store.get_opts(path, options).await;
         let result = result.map_err(Refusal::Store)?;
         let length = result.range.end.saturating_sub(result.range.start);
         if length > most {
             return Err(Refusal::TooLarge(length));
         }
-        let (size, etag) = (result.meta.size, result.meta.e_tag.clone());
+        let version = Version::of(&result.meta);
         let bytes = result.bytes().await.map_err(Refusal::Store)?;
         if bytes.len() as u64 != length {
             let message = format!("the answer has {} bytes, expected {length}", bytes.len());
@@ -96,7 +139,18 @@ impl RemoteStore {
                 source: message.into(),
             }));
         }
-        Ok(Answer { bytes, size, etag })
+        // Servers may ignore the condition.
+        if let Condition::Same(pinned) = condition
+            && !version.is(pinned)
+        {
+            return Err(Refusal::Changed);
+        }
+        Ok(Answer {
+            bytes,
+            version,
+            requests: 1,
+            bytes_fetched: length,
+        })
     }
 
     /// Returns the size of an object.
@@ -125,6 +179,8 @@ pub struct RemotePlace {
     pub(crate) location: ObjectPath,
     /// The URL without secrets.
     shown: PathBuf,
+    /// The cache of the session, if it has one.
+    pub(super) cache: Option<BlockCache>,
 }
 
 impl RemotePlace {
@@ -134,7 +190,16 @@ impl RemotePlace {
             store,
             location,
             shown: shown.into(),
+            cache: None,
         }
+    }
+
+    /// Returns the place with a cache directory for what is fetched from there. The objects of `memory://`
+    /// are not kept, because those of another process have the same names and tags.
+    pub(crate) fn with_cache(mut self, directory: Option<Arc<CacheDirectory>>) -> Self {
+        let is_memory = self.shown.to_string_lossy().starts_with("memory:");
+        self.cache = directory.filter(|_| !is_memory).map(BlockCache::new);
+        self
     }
 
     /// Returns the URL, without secrets.
@@ -143,7 +208,7 @@ impl RemotePlace {
     }
 
     /// Returns the place of a key below this place, such as `t2m/c/0/1`.
-    pub(super) fn join(&self, key: &str) -> Self {
+    pub(in crate::format::io) fn join(&self, key: &str) -> Self {
         let mut location = self.location.clone();
         for part in key.split('/').filter(|part| !part.is_empty()) {
             location = location.join(part);
@@ -153,6 +218,7 @@ impl RemotePlace {
             store: self.store.clone(),
             location,
             shown: format!("{}/{key}", shown.trim_end_matches('/')).into(),
+            cache: self.cache.clone(),
         }
     }
 }

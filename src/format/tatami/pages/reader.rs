@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+#[cfg(feature = "remote")]
+use bytes::Bytes;
+
 use crate::error::{Error, Result};
 use crate::format::fault::Fault;
 use crate::format::tatami::blobs::DecodedRun;
@@ -41,6 +44,12 @@ impl PageReader {
             runs: HashMap::new(),
             bytes_read: 0,
         }
+    }
+
+    /// Replaces the ranges of the file that were fetched from an object store ahead.
+    #[cfg(feature = "remote")]
+    pub(crate) fn set_fetched(&mut self, fetched: Vec<(u64, Bytes)>) {
+        self.range.set_fetched(fetched);
     }
 
     /// The file.

@@ -58,11 +58,11 @@ impl Anatomy {
     /// Fails if there is no file to read.
     pub fn of(path: &Path, access: Access) -> Result<Self> {
         let package = path.is_dir().then(|| Package::open(path)).transpose()?;
-        let file = match &package {
-            Some(package) => package.packed(),
-            None => path.to_path_buf(),
+        let storage = match &package {
+            Some(package) => package.open_packed()?,
+            None => Storage::open(path)?,
         };
-        let storage = Storage::open(&file)?;
+        let file = storage.path().to_path_buf();
         let mut anatomy = Self {
             path: path.to_path_buf(),
             file,

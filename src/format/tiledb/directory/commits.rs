@@ -1,9 +1,10 @@
 //! The commits of an array: which fragments and deletes count.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
 use crate::format::tiledb::directory::{Condition, Stamp, TimeWindow, files};
@@ -19,7 +20,14 @@ const MIN_FRAGMENTS_VERSION: u32 = 12;
 pub(crate) struct Committed {
     pub name: String,
     pub stamp: Stamp,
-    pub directory: PathBuf,
+    pub directory: Place,
+}
+
+impl Committed {
+    /// Returns the place of the metadata.
+    pub fn metadata(&self) -> Place {
+        self.directory.join("__fragment_metadata.tdb")
+    }
 }
 
 /// A delete: cells for which the condition is false are deleted.
@@ -53,13 +61,13 @@ struct Entry<'a> {
 impl Commits {
     /// Reads the commits of the array in a directory.
     pub fn read(
-        root: &Path,
+        root: &Place,
         window: TimeWindow,
         is_sparse: bool,
         key: Option<&EncryptionKey>,
     ) -> Result<Self> {
         let directory = root.join("__commits");
-        let names = files::list(&directory)?;
+        let names = directory.list()?;
         let with = |suffix: &'static str| {
             names
                 .iter()
@@ -78,7 +86,7 @@ impl Commits {
             let path = directory.join(format!("{stem}.con"));
             let bytes = files::read(&path)?;
             let entries =
-                consolidated(&bytes).map_err(|fault| fault.at(ErrorLocation::file(&path)))?;
+                consolidated(&bytes).map_err(|fault| fault.at(ErrorLocation::file(path.path())))?;
             for entry in entries {
                 let name = last_part(entry.path);
                 if ignored.contains(name) {
@@ -99,7 +107,7 @@ impl Commits {
         let mut vacuumed = HashSet::new();
         read_vacuumed(&directory, &names, window, is_sparse, &mut vacuumed)?;
         // Versions before 12 keep fragments and their commits in the array's directory.
-        let old = files::list(root)?;
+        let old = root.list()?;
         fragments.extend(
             old.iter()
                 .filter_map(|name| name.strip_suffix(".ok"))
@@ -110,7 +118,7 @@ impl Commits {
         let mut commits = Self::default();
         for name in fragments {
             let Some(stamp) = Stamp::parse(&name) else {
-                return Err(no_name(root, "fragment name", &name));
+                return Err(no_name(root.path(), "fragment name", &name));
             };
             if vacuumed.contains(&name) || !window.selects(&stamp, is_sparse) {
                 continue;
@@ -118,7 +126,7 @@ impl Commits {
             let version = stamp.version.unwrap_or(0);
             if version < MIN_VERSION {
                 let expected = format!("a format version of at least {MIN_VERSION}");
-                let location = ErrorLocation::file(root);
+                let location = ErrorLocation::file(root.path());
                 return Err(Error::malformed(
                     location,
                     "fragment name",
@@ -141,15 +149,16 @@ impl Commits {
             .sort_by(|a, b| (a.stamp.first, &a.name).cmp(&(b.stamp.first, &b.name)));
         for (stem, (path, bytes)) in deletes {
             let Some(stamp) = Stamp::parse(&stem) else {
-                return Err(no_name(root, "name of a delete", &stem));
+                return Err(no_name(root.path(), "name of a delete", &stem));
             };
             if window.contains(&stamp) {
                 let parse = || {
                     let (payload, _) = tile::decode_generic(&mut Codecs::default(), key, &bytes)?;
                     Condition::parse(&payload)
                 };
-                let location =
-                    |fault: Fault| fault.at(ErrorLocation::part(&path, format!("delete {stem}")));
+                let location = |fault: Fault| {
+                    fault.at(ErrorLocation::part(path.path(), format!("delete {stem}")))
+                };
                 commits.deletes.push(Delete {
                     marker: format!("__commits/{stem}.del"),
                     timestamp: stamp.first,
@@ -176,7 +185,7 @@ fn no_name(root: &Path, field: &'static str, name: &str) -> Error {
 
 /// Adds the fragments that consolidated fragments of the window replace.
 fn read_vacuumed(
-    directory: &Path,
+    directory: &Place,
     names: &BTreeSet<String>,
     window: TimeWindow,
     is_sparse: bool,
@@ -199,10 +208,10 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn text(path: &Path) -> Result<String> {
-    let bytes = files::read(path)?;
+fn text(file: &Place) -> Result<String> {
+    let bytes = files::read(file)?;
     String::from_utf8(bytes).map_err(|_| {
-        let location = ErrorLocation::file(path);
+        let location = ErrorLocation::file(file.path());
         Error::malformed(location, "commit file", "not UTF-8", "lines of text")
     })
 }

@@ -1,54 +1,36 @@
-//! Reading of directories, whole files, and regions of files.
+//! Reading of whole files, and regions of files.
 
-use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::Mmap;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
 use crate::format::tiledb::tile;
 
-/// Returns the names in a directory, in byte order; none if the directory does not exist. Names
-/// that are not UTF-8 are not those of the format.
-pub(crate) fn list(directory: &Path) -> Result<BTreeSet<String>> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(BTreeSet::new());
-        }
-        Err(error) => return Err(Error::io(directory, "list")(error)),
-    };
-    let mut names = BTreeSet::new();
-    for entry in entries {
-        let entry = entry.map_err(Error::io(directory, "list"))?;
-        names.extend(entry.file_name().into_string());
-    }
-    Ok(names)
-}
+/// The maximum number of bytes of a file that is read as a whole.
+const MAX_FILE_BYTES: u64 = 4 << 30;
 
 /// Returns the bytes of a file.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    let storage = Storage::open(path)?;
-    storage.read_range(Access::Pread, 0..storage.length())
+pub(crate) fn read(file: &Place) -> Result<Vec<u8>> {
+    file.read(MAX_FILE_BYTES)
 }
 
 /// Returns the payload of a file that is one generic tile.
-pub(crate) fn read_generic(path: &Path, key: Option<&EncryptionKey>) -> Result<Vec<u8>> {
-    let bytes = read(path)?;
+pub(crate) fn read_generic(file: &Place, key: Option<&EncryptionKey>) -> Result<Vec<u8>> {
+    let bytes = read(file)?;
     let decoded = tile::decode_generic(&mut Codecs::default(), key, &bytes);
-    let (payload, _) = decoded.map_err(|fault| fault.at(ErrorLocation::file(path)))?;
+    let (payload, _) = decoded.map_err(|fault| fault.at(ErrorLocation::file(file.path())))?;
     Ok(payload)
 }
 
 /// Returns `true` if a file that is one generic tile is encrypted.
-pub(crate) fn is_encrypted(path: &Path) -> Result<bool> {
-    let encrypted = tile::is_encrypted(&read(path)?);
-    encrypted.map_err(|fault| fault.at(ErrorLocation::file(path)))
+pub(crate) fn is_encrypted(file: &Place) -> Result<bool> {
+    let encrypted = tile::is_encrypted(&read(file)?);
+    encrypted.map_err(|fault| fault.at(ErrorLocation::file(file.path())))
 }
 
 /// Returns `true` if a name from a file names an entry of a directory, and not a path out of it.
@@ -56,11 +38,11 @@ pub(crate) fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0'])
 }
 
-/// Returns the path of a relative location in a file, or `None` if it is not below the directory.
-pub(crate) fn path_below(directory: &Path, location: &str) -> Option<PathBuf> {
+/// Returns the place of a relative location in a file, or `None` if it is not below the directory.
+pub(crate) fn place_below(directory: &Place, location: &str) -> Option<Place> {
     let parts = || location.split('/').filter(|part| !part.is_empty());
     let is_below = parts().count() > 0 && parts().all(is_entry_name);
-    is_below.then(|| parts().fold(directory.to_path_buf(), |path, part| path.join(part)))
+    is_below.then(|| parts().fold(directory.clone(), |place, part| place.join(part)))
 }
 
 /// A region of a file, in a memory map or in a buffer that is reused.
@@ -84,7 +66,7 @@ impl Region {
         if range.is_empty() {
             return Ok(&[]);
         }
-        match access {
+        match storage.usable(access) {
             Access::Mmap => {
                 let map = self.map.insert(storage.map()?);
                 // The file's length, and with it the range, fits in the address space.

@@ -1,9 +1,9 @@
 //! Metadata of arrays and groups: values by key.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 
 use crate::error::{ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::codecs::EncryptionKey;
 use crate::format::tiledb::directory::{Stamp, TimeWindow, files};
@@ -51,12 +51,12 @@ impl MetadataValue {
 
 /// Reads the metadata of the array or group in a directory, as of the end of the window.
 pub(crate) fn read(
-    root: &Path,
+    root: &Place,
     window: TimeWindow,
     key: Option<&EncryptionKey>,
 ) -> Result<BTreeMap<String, MetadataValue>> {
     let directory = root.join("__meta");
-    let names = files::list(&directory)?;
+    let names = directory.list()?;
     let mut vacuumed = HashSet::new();
     let selected = |name: &str| Stamp::parse(name).is_some_and(|stamp| window.contains(&stamp));
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
@@ -75,7 +75,7 @@ pub(crate) fn read(
         let path = directory.join(name);
         let payload = files::read_generic(&path, key)?;
         let applied = apply(&payload, &mut values);
-        applied.map_err(|fault| fault.at(ErrorLocation::file(&path)))?;
+        applied.map_err(|fault| fault.at(ErrorLocation::file(path.path())))?;
     }
     Ok(values)
 }

@@ -6,10 +6,11 @@ mod rtree;
 mod statistics;
 mod summary;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::place::Place;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
 use crate::format::tiledb::dense::Grid;
@@ -37,7 +38,7 @@ pub(crate) const MAX_TILE_CELLS: u64 = 1 << 31;
 pub struct Fragment {
     name: String,
     stamp: Stamp,
-    directory: PathBuf,
+    directory: Place,
     schema: Arc<Schema>,
     footer: Footer,
     metadata: Storage,
@@ -68,15 +69,15 @@ struct TileFile {
 }
 
 impl Fragment {
-    /// Opens a fragment. `schema` finds the schema with a name.
+    /// Opens a fragment with this metadata file. `schema` finds the schema with a name.
     pub(crate) fn open(
         committed: Committed,
+        metadata: Storage,
         access: Access,
         key: Option<&EncryptionKey>,
         schema: impl FnOnce(&str) -> Result<Arc<Schema>>,
     ) -> Result<Self> {
-        let path = committed.directory.join("__fragment_metadata.tdb");
-        let metadata = Storage::open(&path)?;
+        let path = metadata.path().to_path_buf();
         let at = |fault: Fault| fault.at(ErrorLocation::part(&path, "footer"));
         // Most footers are read together with their length, at the end of the file.
         let tail = metadata.length().min(TAIL_BYTES);
@@ -133,7 +134,7 @@ impl Fragment {
 
     /// The directory of the fragment.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// The first and the last timestamp of the writes, in milliseconds since 1970.
@@ -228,7 +229,7 @@ impl Fragment {
     /// # Errors
     /// Fails if the fragment has no such field, or if the field has a filter that cannot be decoded.
     pub fn field(&self, kind: FieldKind) -> Result<Field> {
-        let missing = || Error::invalid(&self.directory, format!("the fragment has no {kind:?}"));
+        let missing = || Error::invalid(self.directory(), format!("the fragment has no {kind:?}"));
         let schema = &self.schema;
         let first = 1 + schema.attributes.len() + schema.dimensions.len();
         let (exists, slot) = match kind {
@@ -248,7 +249,7 @@ impl Fragment {
         }
         let is_encrypted = self.key.is_some();
         Field::new(schema, kind, slot, self.footer.version, is_encrypted)
-            .map_err(|fault| fault.at(ErrorLocation::file(&self.directory)))
+            .map_err(|fault| fault.at(ErrorLocation::file(self.directory())))
     }
 
     /// Returns the bounding boxes of the tiles of a sparse fragment.
@@ -258,7 +259,7 @@ impl Fragment {
     pub fn bounds(&self) -> Result<&Arc<TileBounds>> {
         if !self.schema.is_sparse {
             return Err(Error::invalid(
-                &self.directory,
+                self.directory(),
                 "a dense fragment has no R-tree",
             ));
         }
@@ -323,14 +324,14 @@ impl Fragment {
             ),
         };
         let offsets = self.tile_list(&files.offsets, positions[field.slot], part)?;
-        let missing = || Error::invalid(&self.directory, format!("has no tile {tile}"));
+        let missing = || Error::invalid(self.directory(), format!("has no tile {tile}"));
         let tile = usize::try_from(tile).map_err(|_| missing())?;
         let start = *offsets.get(tile).ok_or_else(missing)?;
         let end = offsets.get(tile + 1).copied().unwrap_or(sizes[field.slot]);
         let storage = match files.storage.get() {
             Some(storage) => storage,
             None => {
-                let opened = Storage::open(&self.directory.join(field.file_name(file)))?;
+                let opened = self.directory.join(field.file_name(file)).open()?;
                 files.storage.get_or_init(|| opened)
             }
         };
@@ -339,7 +340,7 @@ impl Fragment {
 
     /// Returns the files of a field. All lists of the footer have as many slots.
     fn slot(&self, field: &Field) -> Result<&Slot> {
-        let foreign = || Error::invalid(&self.directory, "the field is one of another fragment");
+        let foreign = || Error::invalid(self.directory(), "the field is one of another fragment");
         self.slots.get(field.slot).ok_or_else(foreign)
     }
 
@@ -349,7 +350,7 @@ impl Fragment {
         let position = self.footer.variable_tile_sizes[field.slot];
         let sizes = self.tile_list(sizes, position, "variable tile sizes")?;
         let size = usize::try_from(tile).ok().and_then(|tile| sizes.get(tile));
-        let missing = || Error::invalid(&self.directory, format!("has no tile {tile}"));
+        let missing = || Error::invalid(self.directory(), format!("has no tile {tile}"));
         size.copied().ok_or_else(missing)
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::ChunkBytes;
 use crate::format::io::identity::FileIdentity;
-use crate::format::io::remote::{Found, Part, RemoteDirectory};
+use crate::format::io::remote::{Found, Part, RemoteDirectory, Version};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::array::ZarrArray;
 use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
@@ -45,9 +45,7 @@ enum ShardState {
 #[derive(Debug)]
 struct OpenShard {
     index: ShardIndex,
-    /// The length of the shard in bytes.
-    length: u64,
-    etag: Option<String>,
+    version: Version,
 }
 
 impl RemoteFiles {
@@ -101,45 +99,45 @@ impl RemoteFiles {
     /// # Errors
     /// Fails if the index of the shard cannot be read, or is broken.
     pub fn locate(&self, number: usize, array: &ZarrArray, chunk: &[u64]) -> Result<ChunkBytes> {
-        let at = |key: &str, part: Part, etag| match self.directory.find(key) {
-            Found::Absent => ChunkBytes::None,
-            Found::Inline(bytes) => ChunkBytes::Inline(part.of(&bytes)),
-            Found::At(place, whole) => ChunkBytes::File {
-                place,
-                part: part.within(whole),
-                etag,
-                most: MAX_CHUNK_BYTES,
-            },
+        let at = |key: &str, part: Part, pinned| {
+            Ok(match self.directory.find(key)? {
+                Found::Absent => ChunkBytes::None,
+                Found::Inline(bytes) => ChunkBytes::Inline(part.of(&bytes)),
+                Found::At(place, whole) => ChunkBytes::File {
+                    place,
+                    part: part.within(whole),
+                    pinned,
+                    most: MAX_CHUNK_BYTES,
+                },
+            })
         };
         let Some(shards) = array.description.chain.shards() else {
             let key = self.key(number, array, chunk);
-            return Ok(at(&key, Part::Whole, None));
+            return at(&key, Part::Whole, None);
         };
         let place = array.description.shard_of(chunk);
         let key = self.key(number, array, &place.shard);
         let Some(shard) = self.shard(number, array, shards, &place, &key)? else {
             return Ok(ChunkBytes::None);
         };
-        let range = shard.index.range(place.ordinal, shard.length);
+        let range = shard.index.range(place.ordinal, shard.version.size);
         let range = range.map_err(|found| {
             let location = ErrorLocation::chunk(self.path(), array.name(), chunk);
             broken_index(location, &found)
         })?;
-        Ok(match range {
-            None => ChunkBytes::None,
-            Some((_, length)) if length > MAX_CHUNK_BYTES => {
-                return Err(Error::malformed(
-                    ErrorLocation::chunk(self.path(), array.name(), chunk),
-                    "stored chunk",
-                    format!("{length} bytes"),
-                    format!("at most {MAX_CHUNK_BYTES} bytes"),
-                ));
-            }
+        match range {
+            None => Ok(ChunkBytes::None),
+            Some((_, length)) if length > MAX_CHUNK_BYTES => Err(Error::malformed(
+                ErrorLocation::chunk(self.path(), array.name(), chunk),
+                "stored chunk",
+                format!("{length} bytes"),
+                format!("at most {MAX_CHUNK_BYTES} bytes"),
+            )),
             Some((offset, length)) => {
                 let part = Part::Range(offset, offset + length);
-                at(&key, part, shard.etag.clone())
+                at(&key, part, Some(shard.version.clone()))
             }
-        })
+        }
     }
 
     /// Reads the bytes of a chunk; `None` if the chunk is absent.
@@ -147,13 +145,13 @@ impl RemoteFiles {
     /// # Errors
     /// Fails if the chunk cannot be located or read.
     pub fn read(&self, number: usize, array: &ZarrArray, chunk: &[u64]) -> Result<Option<Bytes>> {
-        let (place, part, etag, most) = match self.locate(number, array, chunk)? {
+        let (place, part, pinned, most) = match self.locate(number, array, chunk)? {
             ChunkBytes::File {
                 place,
                 part,
-                etag,
+                pinned,
                 most,
-            } => (place, part, etag, most),
+            } => (place, part, pinned, most),
             ChunkBytes::Inline(bytes) => return Ok(Some(bytes)),
             _ => return Ok(None),
         };
@@ -163,7 +161,7 @@ impl RemoteFiles {
                 ..ErrorLocation::chunk(self.path(), array.name(), chunk)
             })
         };
-        let read = RemoteDirectory::new(place.clone()).read("", part, etag.as_deref(), most);
+        let read = RemoteDirectory::new(place.clone()).read("", part, pinned, most);
         Ok(read.map_err(at)?.map(|part| part.bytes))
     }
 
@@ -219,7 +217,7 @@ impl RemoteFiles {
         if read.bytes.len() as u64 != length {
             return Err(broken(format!(
                 "a shard of {} bytes is too short for its index of {length} bytes",
-                read.size
+                read.version.size
             )));
         }
         let index = shards.index(read.bytes.to_vec()).map_err(broken)?;
@@ -231,8 +229,7 @@ impl RemoteFiles {
         drop(cache);
         let shard = Arc::new(OpenShard {
             index,
-            length: read.size,
-            etag: read.etag,
+            version: read.version,
         });
         *state = ShardState::Read(Arc::clone(&shard));
         Ok(Some(shard))

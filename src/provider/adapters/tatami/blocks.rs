@@ -11,11 +11,15 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::format::tatami::{ColumnChunk, Page, Scalar, TatamiFile, ValueBounds};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tatami::fetching::fetch;
 use crate::provider::adapters::tatami::reader::DocumentReader;
 use crate::provider::adapters::tatami::search::Searched;
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
 use crate::provider::adapters::tatami::values::{column_bounds, scalar, to_scalar};
 use crate::provider::catalog::settings::options::ReadOptions;
+#[cfg(feature = "remote")]
+use crate::provider::source::Fetch;
 use crate::provider::source::{
     Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
     PruningLabels, RowCount,
@@ -414,6 +418,20 @@ impl BlockList for DocumentBlocks {
     fn batch_rows(&self, columns: &[usize], rows: usize) -> usize {
         let stored = columns.iter().map(|column| self.columns[*column]);
         rows.min(blob_batch_rows(&self.file, stored))
+    }
+
+    #[cfg(feature = "remote")]
+    fn fetch(&self, block: u64, columns: &[usize], _options: &ReadOptions) -> Option<Fetch> {
+        self.file.storage().object()?;
+        // An error is reported when the block is opened.
+        let block = self.block(block).ok()?;
+        let columns: Vec<_> = columns.iter().map(|column| self.columns[*column]).collect();
+        let stored = |column: &usize| {
+            let chunk = &self.file.row_groups()[block.group].chunks[*column];
+            self.proportional(&block, chunk.stored_bytes)
+        };
+        let bytes = columns.iter().map(stored).fold(0, u64::saturating_add);
+        fetch(&self.file, block, columns, bytes)
     }
 
     fn reader(

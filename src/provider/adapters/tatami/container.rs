@@ -3,9 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use datafusion::prelude::SessionConfig;
+
 use crate::error::Error;
-use crate::format::io::storage::{Access, Storage};
+use crate::format::io::place::Place;
+use crate::format::io::storage::Access;
 use crate::format::tatami::{Collection, TatamiFile};
+use crate::provider::adapters::registry::place_of;
 use crate::provider::adapters::tatami::COLLECTION_FORMAT;
 use crate::provider::adapters::tatami::member::MemberTable;
 use crate::provider::adapters::tatami::table::{DocumentTable, stem};
@@ -22,6 +26,8 @@ pub(super) struct TatamiContainer {
     location: String,
     tables: Vec<TableEntry>,
     table: Arc<dyn BlockSource>,
+    /// `true` if the file or the manifest is in the file system.
+    is_local: bool,
     /// The file; `None` for a collection.
     file: Option<Arc<TatamiFile>>,
     /// The number of blocks of the file.
@@ -38,6 +44,10 @@ impl TatamiContainer {
     /// Creates the container of an open file.
     pub fn of(file: TatamiFile, options: &ArrayOptions) -> Result<Self, Error> {
         let path = &file.path().to_path_buf();
+        #[cfg(feature = "remote")]
+        let is_local = file.storage().object().is_none();
+        #[cfg(not(feature = "remote"))]
+        let is_local = true;
         let file = Arc::new(file);
         let name = stem(path);
         let table = DocumentTable::try_new(Arc::clone(&file), name.clone(), options)?;
@@ -45,26 +55,33 @@ impl TatamiContainer {
             chunks: table.chunks(),
             file: Some(file),
             warnings: table.warnings().to_vec(),
+            is_local,
             ..Self::new(path, name, Arc::new(table))
         })
     }
 
     /// Opens a manifest. The table is named after its directory.
     pub fn open_collection(
-        path: &Path,
+        place: &Place,
         access: Access,
         options: &ArrayOptions,
+        session: &SessionConfig,
     ) -> Result<Self, Error> {
+        let path = place.path();
         let absolute = std::path::absolute(path).map_err(Error::io(path, "resolve"))?;
         let name = stem(absolute.parent().unwrap_or(Path::new("")));
-        let collection = Collection::open(path)?;
+        let collection = Collection::open_in(place)?;
         let members = collection.members().iter();
-        let members = members.map(|member| (collection.member_path(member), member.clone()));
-        let members: Vec<_> = members.collect();
-        let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
+        let members = members.map(|member| {
+            let place = place_of(&collection.member_path(member), session)?;
+            Ok((place, member.clone()))
+        });
+        let members = members.collect::<Result<Vec<_>, Error>>()?;
+        let paths = members.iter().map(|(place, _)| place.path().to_path_buf());
+        let paths: Vec<PathBuf> = paths.collect();
         let members = MemberTable::all(members, access, options)?;
         let warnings = members.first().map(|first| first.warnings().to_vec());
-        let identity = Storage::open(path)?.identity()?;
+        let identity = place.open()?.identity()?;
         let recipe = Recipe::in_file(COLLECTION_FORMAT, path, &name, options, identity)?;
         let location = path.display().to_string();
         let members = members
@@ -75,6 +92,7 @@ impl TatamiContainer {
             .with_recipe(recipe);
         Ok(Self {
             warnings: warnings.unwrap_or_default(),
+            is_local: place.is_local(),
             ..Self::new(path, name, Arc::new(table))
         })
     }
@@ -85,6 +103,7 @@ impl TatamiContainer {
             location: path.display().to_string(),
             tables: vec![TableEntry::new(name)],
             table,
+            is_local: true,
             file: None,
             chunks: None,
             warnings: Vec::new(),
@@ -102,15 +121,7 @@ impl Container for TatamiContainer {
     }
 
     fn path(&self) -> Option<&Path> {
-        #[cfg(feature = "remote")]
-        if self
-            .file
-            .as_ref()
-            .is_some_and(|file| file.storage().object().is_some())
-        {
-            return None;
-        }
-        Some(&self.path)
+        self.is_local.then_some(self.path.as_path())
     }
 
     fn tables(&self) -> &[TableEntry] {

@@ -7,11 +7,13 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 #[cfg(feature = "remote")]
+use crate::format::io::storage::Access;
+#[cfg(feature = "remote")]
 use crate::format::tatami::TatamiFile;
 use crate::format::tatami::{MANIFEST_MAGIC, is_tatami};
-#[cfg(feature = "remote")]
-use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::{RemoteFile, place_of};
 use crate::provider::adapters::tatami::container::TatamiContainer;
 use crate::provider::adapters::tatami::table::TextOptions;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -104,7 +106,19 @@ impl Format for CollectionFormat {
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
         let access = options.open_options(session.options()).access;
-        let container = TatamiContainer::open_collection(path, access, options)?;
+        let container = TatamiContainer::open_collection(&path.into(), access, options, session)?;
+        Ok(Arc::new(container))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let place = place_of(file.path(), session)?;
+        let container = TatamiContainer::open_collection(&place, Access::Pread, options, session)?;
         Ok(Arc::new(container))
     }
 }

@@ -1,7 +1,6 @@
 //! The members of a collection as tables that are opened when blocks of them are needed.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
@@ -10,6 +9,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 
 use crate::error::{Error, ErrorLocation};
+use crate::format::io::place::Place;
 use crate::format::io::storage::Access;
 use crate::format::tatami::{Member, ValueBounds};
 use crate::provider::adapters::tatami::table::{BytesAs, DocumentTable, TextOptions, stem};
@@ -29,7 +29,7 @@ use crate::provider::source::{
 #[derive(Debug)]
 pub(super) struct MemberTable {
     member: Arc<Member>,
-    path: PathBuf,
+    place: Place,
     location: String,
     name: String,
     schema: SchemaRef,
@@ -43,18 +43,19 @@ impl MemberTable {
     /// Creates the tables of all members of a collection. Opens the first one, whose columns all members
     /// must have.
     pub fn all(
-        members: Vec<(PathBuf, Member)>,
+        members: Vec<(Place, Member)>,
         access: Access,
         options: &ArrayOptions,
     ) -> Result<Vec<Arc<Self>>, Error> {
         let mut tables: Vec<Arc<Self>> = Vec::with_capacity(members.len());
-        for (path, member) in members {
-            let text = TextOptions::parse(&path, &options.format_options)?;
+        for (place, member) in members {
+            let path = place.path();
+            let text = TextOptions::parse(path, &options.format_options)?;
             let mut table = Self {
                 member: Arc::new(member),
                 location: path.display().to_string(),
-                name: stem(&path),
-                path,
+                name: stem(path),
+                place,
                 schema: Arc::new(Schema::empty()),
                 access,
                 text,
@@ -96,7 +97,7 @@ impl MemberTable {
         let (found, expected) = (columns(table.schema()), columns(&self.schema));
         if found != expected {
             return Err(Error::malformed(
-                ErrorLocation::file(&self.path),
+                ErrorLocation::file(self.place.path()),
                 "columns",
                 format!("({found})"),
                 format!("({expected}), as in the first member of the collection"),
@@ -106,7 +107,7 @@ impl MemberTable {
     }
 
     fn open(&self) -> Result<DocumentTable, Error> {
-        let file = self.member.open_at(&self.path, self.access)?;
+        let file = self.member.open_at(&self.place, self.access)?;
         DocumentTable::try_new(Arc::new(file), self.name.clone(), &self.options)
     }
 

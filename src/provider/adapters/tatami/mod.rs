@@ -3,6 +3,8 @@
 
 mod blocks;
 mod container;
+#[cfg(feature = "remote")]
+mod fetching;
 mod files;
 mod format;
 mod member;

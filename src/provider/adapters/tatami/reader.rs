@@ -11,6 +11,8 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
 use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tatami::fetching::FetchedPages;
 use crate::provider::adapters::tatami::search;
 use crate::provider::adapters::tatami::table::TextOptions;
 use crate::provider::adapters::tatami::values::{compact, to_array};
@@ -128,8 +130,17 @@ impl DocumentReader {
 }
 
 impl BlockReader for DocumentReader {
-    fn open(&mut self, block: u64, _fetched: Option<FetchedBlock>) -> Result<()> {
+    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
         self.block = self.blocks.block(block)?;
+        #[cfg(feature = "remote")]
+        {
+            let fetched = FetchedPages::of(fetched)?;
+            self.counts.requests += fetched.requests;
+            self.counts.bytes_fetched += fetched.bytes_fetched;
+            self.pages.set_fetched(fetched.payloads);
+        }
+        #[cfg(not(feature = "remote"))]
+        let _ = fetched;
         for column in &mut self.columns {
             column.decoded = None;
         }

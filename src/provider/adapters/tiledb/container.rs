@@ -8,6 +8,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, Result};
 use crate::format::tiledb::{MetadataValue, TileDbArray, TileDbGroup};
+use crate::provider::adapters::registry::place_of;
 use crate::provider::adapters::tiledb::dense::open_grid;
 use crate::provider::adapters::tiledb::options::TileDbOptions;
 use crate::provider::adapters::tiledb::sparse::SparseTable;
@@ -26,6 +27,8 @@ const MAX_MEMBERS: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct TileDbContainer {
     path: PathBuf,
+    /// `true` if the array or group is in the file system.
+    is_local: bool,
     location: String,
     tables: Vec<TableEntry>,
     members: Vec<Member>,
@@ -58,8 +61,10 @@ impl Member {
 impl TileDbContainer {
     /// Opens an array or a group. The arrays of a group are opened on first use.
     pub fn open(path: &Path, options: &ArrayOptions, session: &SessionConfig) -> Result<Self> {
+        let place = place_of(path, session)?;
         let mut container = Self {
             path: path.to_path_buf(),
+            is_local: place.is_local(),
             location: path.display().to_string(),
             tables: Vec::new(),
             members: Vec::new(),
@@ -69,10 +74,10 @@ impl TileDbContainer {
             attributes: Vec::new(),
             warnings: Vec::new(),
         };
-        let is_group = TileDbGroup::recognises(path) && !TileDbArray::recognises(path);
+        let is_group = TileDbGroup::recognises(&place) && !TileDbArray::recognises(&place);
         if is_group {
             let own = TileDbOptions::parse(path, &options.format_options, session)?;
-            let group = TileDbGroup::open(path, &own.open)?;
+            let group = TileDbGroup::open(&place, &own.open)?;
             container.set_attributes(group.metadata());
             container.add_group(&group, &own, "", &mut vec![canonical(path)])?;
         } else {
@@ -134,7 +139,7 @@ impl TileDbContainer {
                 continue;
             }
             let Some(path) = group.member_path(member) else {
-                leave_out("is not in the local file system");
+                leave_out("is neither in the local file system nor in the directory of the group");
                 continue;
             };
             // The first group is the container's.
@@ -162,7 +167,9 @@ impl TileDbContainer {
                 let message = format!("has more than {MAX_MEMBERS} groups");
                 return Err(Error::invalid(&self.path, message));
             }
-            match TileDbGroup::open(&path, &options.open) {
+            let opened = place_of(&path, &self.session)
+                .and_then(|place| TileDbGroup::open(place, &options.open));
+            match opened {
                 Ok(inner) => {
                     above.push(directory);
                     self.add_group(&inner, options, &format!("{name}/"), above)?;
@@ -216,7 +223,7 @@ impl Container for TileDbContainer {
     }
 
     fn path(&self) -> Option<&Path> {
-        Some(&self.path)
+        self.is_local.then_some(self.path.as_path())
     }
 
     fn tables(&self) -> &[TableEntry] {

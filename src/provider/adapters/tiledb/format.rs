@@ -7,6 +7,8 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 use crate::format::tiledb::{TileDbArray, TileDbGroup};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::RemoteFile;
 use crate::provider::adapters::registry::{Candidate, Format};
 use crate::provider::adapters::tiledb::container::TileDbContainer;
 use crate::provider::adapters::tiledb::options;
@@ -35,7 +37,15 @@ impl Format for TileDbFormat {
         &options::NAMES
     }
 
+    fn is_directory(&self) -> bool {
+        true
+    }
+
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        #[cfg(feature = "remote")]
+        if candidate.is_remote() {
+            return candidate.has_directory("__schema") || candidate.has_directory("__group");
+        }
         let path = candidate.path();
         candidate.is_directory() && (TileDbArray::recognises(path) || TileDbGroup::recognises(path))
     }
@@ -48,5 +58,15 @@ impl Format for TileDbFormat {
     ) -> Result<Arc<dyn Container>, Error> {
         let container = TileDbContainer::open(path, options, session)?;
         Ok(Arc::new(container))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_remote(
+        &self,
+        file: RemoteFile,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        self.open(file.path(), options, session)
     }
 }

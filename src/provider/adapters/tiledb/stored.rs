@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::Access;
 use crate::format::tiledb::{DimensionLabel, Field, FieldKind, Fragment, TileDbArray, TileSummary};
+use crate::provider::adapters::registry::place_of;
 use crate::provider::adapters::tiledb::additions;
 use crate::provider::adapters::tiledb::columns::{ANONYMOUS, Column, NullValues};
 use crate::provider::adapters::tiledb::options::{
@@ -73,7 +74,7 @@ pub(in crate::provider) fn latest(
     options.retain(|name, _| ![TIMESTAMP, TIMESTAMP_START].contains(&name.as_str()));
     let own = TileDbOptions::parse(&table.path, &options, session)?;
     let access = table.options.open_options(session.options()).access;
-    let array = TileDbArray::open(&table.path, &own.open, access)?;
+    let array = TileDbArray::open(place_of(&table.path, session)?, &own.open, access)?;
     Ok(Some(Arc::new(array)))
 }
 
@@ -128,7 +129,8 @@ impl StoredArray {
             access: options.open_options(session.options()).access,
             additions: additions::count(path),
         };
-        let array = TileDbArray::open(path, &opened.own.open, opened.access)?;
+        let place = place_of(path, session)?;
+        let array = TileDbArray::open(place, &opened.own.open, opened.access)?;
         Self::of_array(array, name, opened)
     }
 

@@ -54,8 +54,8 @@ pub struct ArraySettings {
     /// `tet.axis_windows`: `true` to compute window functions along an axis without sorting, in a
     /// session created by [`enable_arrays`](crate::enable_arrays).
     pub axis_windows: bool,
-    /// `tet.cache_dir`: the directory that keeps the chunk indexes of HDF5 and NetCDF-4 files for later
-    /// sessions; empty to keep nothing. Applies to files opened afterwards.
+    /// `tet.cache_dir`: the directory that keeps the chunk indexes of HDF5 and NetCDF-4 files, and what is
+    /// fetched from URLs, for later sessions; empty to keep nothing. Applies to files opened afterwards.
     pub cache_dir: String,
     /// `tet.cache_size`: the maximum number of bytes in the cache directory.
     pub cache_size: u64,
@@ -234,7 +234,7 @@ impl ExtensionOptions for ArraySettings {
         entries.push(entry(
             "cache_dir",
             self.cache_dir.clone(),
-            "The directory that keeps chunk indexes of HDF5 and NetCDF-4 files; empty to keep nothing",
+            "The directory that keeps chunk indexes of HDF5 and NetCDF-4 files, and what is fetched from URLs; empty to keep nothing",
         ));
         entries.push(entry(
             "cache_size",

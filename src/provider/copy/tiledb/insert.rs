@@ -42,6 +42,12 @@ pub fn insert_into_tiledb(
             array.path().display()
         );
     }
+    if !array.is_local() {
+        return plan_err!(
+            "{}: rows cannot be added to an array behind a URL; write another array with COPY",
+            array.path().display()
+        );
+    }
     let sink = InsertSink::try_new(Arc::clone(array), columns, input.schema())?;
     Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
 }

@@ -7,8 +7,6 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 use crate::format::array::ArrayFile;
-#[cfg(feature = "remote")]
-use crate::format::io::remote::RemoteObject;
 use crate::format::tet::OpenOptions;
 use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::create::CreateArrays;
@@ -32,7 +30,7 @@ pub(super) struct FileFormat {
     pub is_found_in_directories: fn(&Path) -> bool,
     pub open: fn(&Path, OpenOptions, &SessionConfig) -> Opened,
     #[cfg(feature = "remote")]
-    pub open_remote: fn(Arc<RemoteObject>, OpenOptions) -> Opened,
+    pub open_remote: fn(RemoteFile, OpenOptions, &SessionConfig) -> Opened,
     /// Changes the file as the options of this format say.
     pub with_options: fn(Arc<dyn ArrayFile>, &ArrayOptions) -> Opened,
     /// Returns what creates files of this format, if anything does.
@@ -97,7 +95,7 @@ impl Format for FileFormat {
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
         let open_options = options.open_options(session.options());
-        let file = (self.open_remote)(file.into_object()?, open_options)?;
+        let file = (self.open_remote)(file, open_options, session)?;
         self.container(file, options)
     }
 }

@@ -4,6 +4,8 @@ mod file_format;
 #[cfg(feature = "hdf5")]
 mod netcdf;
 #[cfg(all(feature = "remote", feature = "zarr"))]
+mod reference_rows;
+#[cfg(all(feature = "remote", feature = "zarr"))]
 mod references;
 #[cfg(feature = "zarr")]
 mod zarr;
@@ -20,6 +22,8 @@ use crate::format::tet::{self, FileMetadata, MAGIC, TetFile, TetWriter, is_packa
 use crate::provider::adapters::arrays::formats::file_format::FileFormat;
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
 use crate::provider::adapters::registry::Format;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::registry::{RemoteFile, place_of};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
 #[cfg(feature = "tiledb")]
@@ -32,10 +36,11 @@ const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
     vec![
         Arc::new(TET),
-        #[cfg(feature = "zarr")]
-        Arc::new(zarr::ZarrFormat),
+        // Before Zarr, because a directory of references has a document of Zarr's name.
         #[cfg(all(feature = "remote", feature = "zarr"))]
         Arc::new(references::ReferenceFormat),
+        #[cfg(feature = "zarr")]
+        Arc::new(zarr::ZarrFormat),
         Arc::new(NPY),
         #[cfg(feature = "hdf5")]
         Arc::new(netcdf::NETCDF),
@@ -57,6 +62,12 @@ const TET: FileFormat = FileFormat {
     extensions: &["tet", "tet.d"],
     options: &[],
     recognises: |candidate| match candidate.is_directory() {
+        #[cfg(feature = "remote")]
+        true if candidate.is_remote() => {
+            // Only packages by name, to save requests.
+            let name = candidate.path().to_string_lossy();
+            name.trim_end_matches('/').ends_with(".tet.d") && candidate.has_entry("PROTOCOL")
+        }
         true => is_package(candidate.path()),
         false => candidate.start().starts_with(&MAGIC),
     },
@@ -66,7 +77,15 @@ const TET: FileFormat = FileFormat {
     },
     open: |path, options, _| Ok(Arc::new(TetFile::open(path, options)?)),
     #[cfg(feature = "remote")]
-    open_remote: |object, options| Ok(Arc::new(TetFile::open_remote(object, options)?)),
+    open_remote: |file, options, session| {
+        let is_package = file.path().to_string_lossy().contains(".tet.d");
+        Ok(Arc::new(match file {
+            RemoteFile::Directory(directory) if is_package => {
+                TetFile::open_package(place_of(directory.path(), session)?, options)?
+            }
+            file => TetFile::open_remote(file.into_object()?, options)?,
+        }))
+    },
     with_options: |file, _| Ok(file),
     creator: || Some(Arc::new(TetCreator)),
 };
@@ -84,7 +103,7 @@ const NPY: FileFormat = FileFormat {
     is_found_in_directories: |_| false,
     open: |path, options, _| Ok(Arc::new(NpyFile::open(path, options.access)?)),
     #[cfg(feature = "remote")]
-    open_remote: |object, _| Ok(Arc::new(NpyFile::open_remote(object)?)),
+    open_remote: |file, _, _| Ok(Arc::new(NpyFile::open_remote(file.into_object()?)?)),
     with_options: |file, _| Ok(file),
     creator: || Some(Arc::new(NpyCreator)),
 };

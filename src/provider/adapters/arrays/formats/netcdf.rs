@@ -29,7 +29,7 @@ pub(super) const NETCDF: FileFormat = FileFormat {
     is_found_in_directories: |_| false,
     open: |path, options, _| Ok(Arc::new(NetcdfFile::open(path, options.access)?)),
     #[cfg(feature = "remote")]
-    open_remote: |object, _| Ok(Arc::new(NetcdfFile::open_remote(object)?)),
+    open_remote: |file, _, _| Ok(Arc::new(NetcdfFile::open_remote(file.into_object()?)?)),
     with_options: with_valid_range,
     creator: || None,
 };
@@ -45,7 +45,7 @@ pub(super) const HDF5: FileFormat = FileFormat {
         Ok(Arc::new(file))
     },
     #[cfg(feature = "remote")]
-    open_remote: |object, _| Ok(Arc::new(Hdf5File::open_remote(object)?)),
+    open_remote: |file, _, _| Ok(Arc::new(Hdf5File::open_remote(file.into_object()?)?)),
     ..NETCDF
 };
 

@@ -13,6 +13,8 @@ use crate::format::zarr::{
 };
 use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::arrays::formats::is_second;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::arrays::formats::references::ReferenceFormat;
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
 #[cfg(feature = "remote")]
 use crate::provider::adapters::registry::RemoteFile;
@@ -45,7 +47,8 @@ impl Format for ZarrFormat {
         #[cfg(feature = "remote")]
         if candidate.is_remote() {
             let mut documents = zarr::ROOT_DOCUMENTS.iter();
-            return documents.any(|name| candidate.has_entry(name));
+            let first = documents.find(|name| candidate.has_entry(name));
+            return first.is_some_and(|name| !ReferenceFormat.recognises_entry(candidate, name));
         }
         candidate.is_directory() && zarr::is_hierarchy(candidate.path())
     }
