@@ -200,15 +200,6 @@ impl SchemaProvider for GroupSchema {
         )
     }
 
-    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let name_in = |group: &Group| format!("{}{name}", group.path);
-        let mut groups = self.groups.iter();
-        match groups.find(|group| group.file.table_exist(&name_in(group))) {
-            Some(group) => group.file.deregister_table(&name_in(group)),
-            None => Ok(None),
-        }
-    }
-
     fn table_exist(&self, name: &str) -> bool {
         let mut groups = self.groups.iter();
         groups.any(|Group { file, path, .. }| file.table_exist(&format!("{path}{name}")))

@@ -166,8 +166,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
     let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
-    let memory = SessionMemory::unbound();
-    order::add_physical_rules(&mut rules, &memory);
+    order::add_physical_rules(&mut rules);
     let planner = Arc::clone(ctx.state_ref().read().query_planner());
     let mut builder = ctx
         .into_state_builder()
@@ -178,7 +177,6 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     order::add_analyzer_rules(builder.analyzer().get_or_insert_default());
     order::add_optimizer_rule(builder.optimizer().get_or_insert_default());
     let ctx: SessionContext = builder.build().into();
-    memory.bind(&ctx);
     #[cfg(feature = "remote")]
     RemoteStores::install(&ctx);
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
@@ -208,6 +206,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }
+    let memory = SessionMemory::of(&ctx);
     for function in functions::aggregates(&memory) {
         ctx.register_udaf(function);
     }

@@ -49,7 +49,6 @@ use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::batch_slices::{Slicing, batch_slices};
-use crate::provider::rules::headroom::with_headroom;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
@@ -177,7 +176,6 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
-            (Operator::Headroom {}, [input]) => Ok(with_headroom(Arc::clone(input))),
             (Operator::BatchSlices(slicing), [input]) => {
                 Ok(batch_slices(Arc::clone(input), slicing))
             }
@@ -242,7 +240,6 @@ pub(in crate::provider) enum Operator {
     },
     JoinAggregate {},
     BatchSlices(Slicing),
-    Headroom {},
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,

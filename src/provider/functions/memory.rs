@@ -1,4 +1,4 @@
-//! Access to the memory pool of a session from within a function or an optimizer rule.
+//! Access to the memory pool of a session from within a function.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::prelude::SessionContext;
 
 use crate::provider::catalog::settings::config::ArraySettings;
@@ -21,22 +21,12 @@ use crate::provider::sql::budget::Limits;
 pub struct SessionMemory(Option<Arc<DynamicListTableFactory>>);
 
 impl SessionMemory {
-    /// Returns the memory of a session that [`Self::bind`] names later.
-    pub fn unbound() -> Self {
+    /// Returns the memory of a session.
+    pub fn of(ctx: &SessionContext) -> Self {
         // Used only for its weak reference to a session. The factory creates no tables here.
-        Self(Some(Arc::default()))
-    }
-
-    /// Names the session of this memory and of its clones.
-    pub fn bind(&self, ctx: &SessionContext) {
-        if let Some(session) = &self.0 {
-            session.session_store().with_state(ctx.state_weak_ref());
-        }
-    }
-
-    /// Returns the memory pool of the session, or `None` if the session no longer exists.
-    pub fn pool(&self) -> Option<Arc<dyn MemoryPool>> {
-        self.with_session(|session| Arc::clone(&session.runtime_env().memory_pool))
+        let session = DynamicListTableFactory::default();
+        session.session_store().with_state(ctx.state_weak_ref());
+        Self(Some(Arc::new(session)))
     }
 
     /// Returns the maximum size of a value in bytes.
@@ -52,7 +42,8 @@ impl SessionMemory {
     /// # Errors
     /// Fails if the memory pool denies the reservation.
     pub fn reserve(&self, consumer: &str, bytes: usize) -> Result<Option<MemoryReservation>> {
-        let reserved = self.pool().map(|pool| {
+        let pool = self.with_session(|session| Arc::clone(&session.runtime_env().memory_pool));
+        let reserved = pool.map(|pool| {
             let reservation = MemoryConsumer::new(consumer).register(&pool);
             reservation.try_grow(bytes)?;
             Ok(reservation)

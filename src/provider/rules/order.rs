@@ -20,7 +20,7 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SortedScans, SortedGroups, SpillLongLimits, RestartBuildSides, SliceBatches   on the finished plan
+//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches   on the finished plan
 //! ```
 
 use std::sync::Arc;
@@ -30,7 +30,6 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
-use crate::provider::functions::memory::SessionMemory;
 use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
@@ -49,7 +48,6 @@ use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
-use crate::provider::rules::sorted_groups::SortedGroups;
 use crate::provider::rules::sorted_scans::SORTED_SCANS;
 use crate::provider::window::AxisWindows;
 
@@ -73,11 +71,9 @@ enum Position {
     Last,
 }
 
-/// Adds the physical rules that a session does not have yet. Rules that plan for the memory of a session
-/// get that of this one.
-pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>, memory: &SessionMemory) {
+/// Adds the physical rules that a session does not have yet.
+pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
     use Position::{After, Before, Last};
-    rules.retain(|rule| rule.name() != SortedGroups::NAME);
     let added: Vec<(Position, PhysicalRule)> = vec![
         #[cfg(feature = "parquet")]
         (Position::First, Arc::new(INEXACT_FLOAT_BOUNDS)),
@@ -89,7 +85,6 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>, memory: &Session
         (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
         (Last, Arc::new(SharedReads)),
         (Last, Arc::new(SORTED_SCANS)),
-        (Last, Arc::new(SortedGroups::new(memory.clone()))),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),
@@ -156,10 +151,9 @@ mod tests {
     #[test]
     fn datafusion_has_the_rules_that_ours_stand_beside() {
         let mut rules = PhysicalOptimizer::new().rules;
-        let memory = SessionMemory::default();
-        add_physical_rules(&mut rules, &memory);
+        add_physical_rules(&mut rules);
         let count = rules.len();
-        add_physical_rules(&mut rules, &memory);
+        add_physical_rules(&mut rules);
         assert_eq!(rules.len(), count);
         let index = |name: &str| rules.iter().position(|rule| rule.name() == name).unwrap();
         assert_eq!(index(ArrayProbeSides::NAME), index(JOIN_SELECTION) + 1);

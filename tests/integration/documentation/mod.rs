@@ -52,8 +52,8 @@ const NOT_RUN: [(&str, &str, usize); 21] = [
     ("docs/performance.md", "sh,ignore", 1),
     // URLs of examples, and a documentation test.
     ("docs/remote.md", "rust", 1),
-    ("docs/remote.md", "sh,ignore", 1),
-    ("docs/remote.md", "sql,ignore", 1),
+    ("docs/remote.md", "sh,ignore", 2),
+    ("docs/remote.md", "sql,ignore", 2),
     // The server, which has its own tests, and its clients, covered by `tests/clients/adbc.py`.
     ("docs/serve.md", "python", 2),
     ("docs/serve.md", "sh,ignore", 4),

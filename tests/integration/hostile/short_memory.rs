@@ -195,23 +195,25 @@ async fn slices_of_lists_keep_all_rows() {
 
 #[tokio::test]
 async fn grouped_aggregates_that_keep_values_have_one_stage() {
-    let rows = "CREATE TABLE rows AS SELECT value % 1000 AS k, value FROM range(300000)";
-    let sql = "SELECT CAST(sum(m) AS BIGINT), sum(n) FROM \
-               (SELECT k, median(value) AS m, count(*) AS n FROM rows GROUP BY k)";
+    let rows = "(SELECT value % 1000 AS k, value FROM range(300000))";
+    let sql = format!(
+        "SELECT CAST(sum(m) AS BIGINT), sum(n) FROM (SELECT k, median(value) AS m, count(*) AS n FROM {rows} GROUP BY k)"
+    );
     // The median of k, k + 1000, ... k + 299000 is k + 149500.
     let expected = 1000 * 999 / 2 + 1000 * 149_500;
-    for bytes in [64 << 20, 4 << 20] {
+    for bytes in [64 << 20, 2 << 20] {
         let context = session(bytes, 1024);
-        run(&context, rows).await.unwrap();
-        let plan = context.sql(sql).await.unwrap().create_physical_plan().await;
+        let plan = context
+            .sql(&sql)
+            .await
+            .unwrap()
+            .create_physical_plan()
+            .await;
         let plan = datafusion::physical_plan::displayable(plan.unwrap().as_ref())
             .indent(false)
             .to_string();
         assert!(plan.contains("mode=SinglePartitioned"), "{plan}");
-        // Hashed if the values of all groups certainly fit.
-        let is_sorted = plan.contains("ordering_mode=Sorted");
-        assert_eq!(is_sorted, bytes == 4 << 20, "{plan}");
-        let found = run(&context, sql).await.unwrap();
+        let found = run(&context, &sql).await.unwrap();
         assert_eq!(numbers(&found), [expected], "{bytes}");
     }
 }

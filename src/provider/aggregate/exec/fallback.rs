@@ -24,7 +24,6 @@ use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
-use crate::provider::rules::sorted_groups::sort_groups;
 
 /// The output of an aggregation.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -70,7 +69,6 @@ fn execute(
     let config = context.session_config().options();
     plan = SINGLE_STAGE.optimize(plan, config)?;
     plan = EnsureRequirements::new().optimize(plan, config)?;
-    plan = sort_groups(plan, context.memory_pool().as_ref())?;
     plan = SPILL_LONG_LIMITS.optimize(plan, config)?;
     plan = RESTART_BUILD_SIDES.optimize(plan, config)?;
     plan = SLICE_BATCHES.optimize(plan, config)?;

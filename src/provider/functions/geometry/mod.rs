@@ -23,13 +23,15 @@ static FUNCTIONS: LazyLock<Vec<ScalarUDF>> = LazyLock::new(|| {
     // A function is registered once more for each of its aliases.
     let functions = state.scalar_functions().values();
     let functions: BTreeMap<_, _> = functions.map(|one| (one.name(), one)).collect();
-    let functions = functions.into_values();
-    functions
-        .map(|function| {
-            let function = Arc::new(ScalarUDF::from(CompactGeometries::new(function)));
-            PointRelation::replacement(&function).unwrap_or(function.as_ref().clone())
-        })
-        .collect()
+    let compact = |name: &str| {
+        let function = functions.get(name)?;
+        Some(Arc::new(ScalarUDF::from(CompactGeometries::new(function))))
+    };
+    let all = functions.keys().filter_map(|name| {
+        let replacement = PointRelation::replacement(name, compact);
+        replacement.or_else(|| Some(compact(name)?.as_ref().clone()))
+    });
+    all.collect()
 });
 
 /// Returns the scalar functions of geometries, such as `ST_Contains`.

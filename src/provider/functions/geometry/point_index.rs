@@ -168,6 +168,9 @@ fn add(edges: &mut Vec<Edge>, polygon: &Polygon, number: u32) {
 impl Positions<'_> {
     /// Returns the position of a point. A point with NaN, which is an empty point, is outside.
     pub fn of(&mut self, x: f64, y: f64) -> Position {
+        if x.is_nan() {
+            return Position::Outside;
+        }
         if y != self.y {
             self.y = y;
             self.edges.clear();

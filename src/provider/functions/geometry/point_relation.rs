@@ -23,11 +23,14 @@ use crate::provider::functions::geometry::point_index::{PointIndex, Position};
 /// other is a column of points, the points are tested against an index of the polygon's edges instead of
 /// building a topology for each point. Points on an edge are left to geodatafusion.
 ///
-/// A null geometry gives null.
+/// A null geometry gives null. geodatafusion 0.6 exchanges the arguments if only the first is a constant, so
+/// the inverse function is called then, with the arguments exchanged.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PointRelation {
     /// geodatafusion's function.
     inner: Arc<ScalarUDF>,
+    /// The function that gives the same answer for exchanged arguments.
+    inverse: Arc<ScalarUDF>,
     relation: Relation,
 }
 
@@ -46,19 +49,38 @@ enum Relation {
 }
 
 impl PointRelation {
-    /// Returns the replacement of a function; `None` if it is none of the relations.
-    pub fn replacement(function: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
-        let relation = match function.name() {
-            "st_contains" | "st_covers" => Relation::Contains,
-            "st_within" | "st_coveredby" => Relation::Within,
-            "st_intersects" => Relation::Intersects,
-            "st_disjoint" => Relation::Disjoint,
+    /// Returns the replacement of a function; `None` if it is none of the relations. `function_of` returns
+    /// geodatafusion's function of a name.
+    pub fn replacement(
+        name: &str,
+        function_of: impl Fn(&str) -> Option<Arc<ScalarUDF>>,
+    ) -> Option<ScalarUDF> {
+        let (relation, inverse) = match name {
+            "st_contains" => (Relation::Contains, "st_within"),
+            "st_covers" => (Relation::Contains, "st_coveredby"),
+            "st_within" => (Relation::Within, "st_contains"),
+            "st_coveredby" => (Relation::Within, "st_covers"),
+            "st_intersects" => (Relation::Intersects, name),
+            "st_disjoint" => (Relation::Disjoint, name),
             _ => return None,
         };
         Some(ScalarUDF::from(Self {
-            inner: Arc::clone(function),
+            inner: function_of(name)?,
+            inverse: function_of(inverse)?,
             relation,
         }))
+    }
+
+    /// Calls geodatafusion's function.
+    fn call(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.as_slice() {
+            [ColumnarValue::Scalar(_), ColumnarValue::Array(_)] => {
+                arguments.args.reverse();
+                arguments.arg_fields.reverse();
+                self.inverse.invoke_with_args(arguments)
+            }
+            _ => self.inner.invoke_with_args(arguments),
+        }
     }
 
     /// Returns `true` if the relation can hold only for points within the bounds of the geometry that is
@@ -115,10 +137,7 @@ impl PointRelation {
                 *points = take(points.as_ref(), &rows, None)?;
             }
             of_edges.number_rows = rows.len();
-            let related = self
-                .inner
-                .invoke_with_args(of_edges)?
-                .into_array(rows.len())?;
+            let related = self.call(of_edges)?.into_array(rows.len())?;
             let related = related.as_boolean();
             for (number, row) in rows.values().iter().enumerate() {
                 holds[*row as usize] = related.is_valid(number) && related.value(number);
@@ -164,7 +183,7 @@ impl ScalarUDFImpl for PointRelation {
                 return Ok(ColumnarValue::Array(related));
             }
         }
-        self.inner.invoke_with_args(arguments)
+        self.call(arguments)
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -225,9 +244,26 @@ mod tests {
         "ST_Disjoint",
     ];
 
-    async fn answers(ctx: &SessionContext, shape: &str) -> String {
-        let columns = FUNCTIONS.iter().flat_map(|function| {
-            [("g", "p"), ("p", "g")].map(|(one, other)| format!("{function}({one}, {other})"))
+    /// The functions that give the same answers for exchanged arguments.
+    const INVERSES: [&str; 6] = [
+        "ST_Within",
+        "ST_CoveredBy",
+        "ST_Contains",
+        "ST_Covers",
+        "ST_Intersects",
+        "ST_Disjoint",
+    ];
+
+    /// Returns the answers of all functions for the shape and points of a grid. If `is_exchanged`, the points
+    /// are always the first argument, where geodatafusion is right.
+    async fn answers(ctx: &SessionContext, shape: &str, is_exchanged: bool) -> String {
+        let both = FUNCTIONS.iter().zip(INVERSES);
+        let columns = both.flat_map(|(function, inverse)| {
+            let first = match is_exchanged {
+                true => format!("{inverse}(p, g)"),
+                false => format!("{function}(g, p)"),
+            };
+            [first, format!("{function}(p, g)")]
         });
         let columns: Vec<_> = columns
             .map(|call| {
@@ -254,10 +290,33 @@ mod tests {
         geodatafusion::register(&plain);
         let ours = enable_arrays(SessionContext::new(), ArrayOptions::new());
         for shape in SHAPES {
-            let (found, expected) = (answers(&ours, shape).await, answers(&plain, shape).await);
+            let found = answers(&ours, shape, false).await;
+            let expected = answers(&plain, shape, true).await;
             assert!(expected.lines().count() > 400, "{shape}");
             assert_eq!(found, expected, "{shape}");
         }
+    }
+
+    #[tokio::test]
+    async fn borders_are_covered_but_not_contained() {
+        let ours = enable_arrays(SessionContext::new(), ArrayOptions::new());
+        let square = "ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 4, 0 0))')";
+        let query = format!(
+            "SELECT ST_Contains({square}, p), ST_Covers({square}, p), ST_Within({square}, p), ST_Within(p, {square})
+             FROM (SELECT ST_Point(x, 1.0) AS p FROM (VALUES (2.0), (4.0), (5.0)) t(x))"
+        );
+        let rows = ours.sql(&query).await.unwrap().to_string().await.unwrap();
+        let rows: Vec<_> = rows
+            .lines()
+            .skip(3)
+            .map(|row| row.replace(' ', ""))
+            .collect();
+        let expected = [
+            "|true|true|false|true|",
+            "|false|true|false|false|",
+            "|false|false|false|false|",
+        ];
+        assert_eq!(rows[..3], expected);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use super::refusals::{copy, files, options};
 use super::{arrays, expected, rows};
 
 fn open(name: &str) -> Arc<TileDbArray> {
-    Arc::new(TileDbArray::open(&arrays().join(name), &options(None), Access::Mmap).unwrap())
+    Arc::new(TileDbArray::open(arrays().join(name), &options(None), Access::Mmap).unwrap())
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn arrays_are_sound() {
         }
         let key = description["key"].as_str();
         let key = key.map(|key| EncryptionKey::new(key.as_bytes()).unwrap());
-        let array = TileDbArray::open(&arrays().join(name), &options(key), Access::Mmap).unwrap();
+        let array = TileDbArray::open(arrays().join(name), &options(key), Access::Mmap).unwrap();
         let found = verify(&array, true, &|_, _| {});
         assert!(found.problems.is_empty(), "{name}: {:?}", found.problems);
         tiles += found.tiles;

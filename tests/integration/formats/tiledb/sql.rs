@@ -67,7 +67,7 @@ fn stored(name: &str, description: &Value, dump: &Value) -> Vec<(String, Stored)
             .as_str()
             .and_then(|key| EncryptionKey::new(key.as_bytes())),
     };
-    let array = TileDbArray::open(&arrays().join(name), &options, Access::Mmap).unwrap();
+    let array = TileDbArray::open(arrays().join(name), &options, Access::Mmap).unwrap();
     let schema = array.schema();
     let dimensions = schema.dimensions.iter().map(|dimension| {
         let stored = Stored {

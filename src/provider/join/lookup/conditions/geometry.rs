@@ -14,13 +14,12 @@ use crate::provider::functions::geometry::scalar;
 use crate::provider::join::lookup::conditions::sides::BothSides;
 use crate::provider::plans::below::columns_in;
 
+type Expr = Arc<dyn PhysicalExpr>;
+
 /// Returns the comparisons that follow from `ST_Contains(geometry, ST_Point(x, y))` and similar conditions,
 /// where the geometry is of the build side: `x >= ST_XMin(geometry)`, and so on. They leave only the cells
 /// within the bounds of the geometry for the condition itself. Empty for other conditions.
-pub(super) fn bounds(
-    condition: &Arc<dyn PhysicalExpr>,
-    both: &BothSides,
-) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+pub(super) fn bounds(condition: &Expr, both: &BothSides) -> Result<Vec<Expr>> {
     let Some((geometry, [x, y])) = point_in_geometry(condition) else {
         return Ok(Vec::new());
     };
@@ -60,7 +59,7 @@ pub(super) fn never_fails(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
     if function.fun().name() == "st_point" {
         return true;
     }
-    let is_parsed = |argument: &Arc<dyn PhysicalExpr>| {
+    let is_parsed = |argument: &Expr| {
         let is_unparsed = |data_type: DataType| data_type.is_string() || data_type.is_binary();
         argument
             .data_type(schema)
@@ -71,9 +70,7 @@ pub(super) fn never_fails(expr: &dyn PhysicalExpr, schema: &Schema) -> bool {
 
 /// Splits `ST_Contains(geometry, ST_Point(x, y))` and similar conditions, which hold only within the bounds
 /// of the geometry, into the geometry and the coordinates of the point.
-fn point_in_geometry(
-    condition: &Arc<dyn PhysicalExpr>,
-) -> Option<(&Arc<dyn PhysicalExpr>, [&Arc<dyn PhysicalExpr>; 2])> {
+fn point_in_geometry(condition: &Expr) -> Option<(&Expr, [&Expr; 2])> {
     let function = condition.downcast_ref::<ScalarFunctionExpr>()?;
     let relation = function.fun().inner().downcast_ref::<PointRelation>()?;
     let [one, other] = function.args() else {
