@@ -266,12 +266,14 @@ mod tests {
             [first, format!("{function}(p, g)")]
         });
         let columns: Vec<_> = columns
-            .map(|call| {
+            .enumerate()
+            .map(|(number, call)| {
                 let geometry = format!("ST_GeomFromText('{shape}')");
-                call.replace("(g", &format!("({geometry}"))
-                    .replace(" g)", &format!(" {geometry})"))
-                    .replace("(p", "(ST_Point(x, y)")
-                    .replace(" p)", " ST_Point(x, y))")
+                let call = call.replace("(g", &format!("({geometry}"));
+                let call = call.replace(" g)", &format!(" {geometry})"));
+                let call = call.replace("(p", "(ST_Point(x, y)");
+                let call = call.replace(" p)", " ST_Point(x, y))");
+                format!("{call} AS c{number}")
             })
             .collect();
         let axis = "SELECT value / 2.0 FROM generate_series(-8, 12)";
@@ -333,7 +335,7 @@ mod tests {
             .collect();
         assert_eq!(
             &rows[..5],
-            ["|true||", "|false||", "|false||", "|true||", "|false||"]
+            ["|true||", "|||", "|false||", "|true||", "|false||"]
         );
     }
 }
