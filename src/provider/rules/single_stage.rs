@@ -24,6 +24,16 @@ pub(crate) const SINGLE_STAGE: ReplaceOperators = ReplaceOperators {
     replacement: single_stage,
 };
 
+/// Returns `true` if an aggregate of the node keeps all values of its groups.
+pub(crate) fn keeps_values(node: &AggregateExec) -> bool {
+    node.aggr_expr().iter().any(|aggregate| {
+        let name = aggregate.fun().name();
+        // WITHIN GROUP names the argument of percentile_cont, which depends on no order of rows.
+        let is_unordered = name == "percentile_cont" || aggregate.order_bys().is_empty();
+        KEEPING.contains(&name) && is_unordered && !aggregate.is_distinct()
+    })
+}
+
 fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(last) = plan.downcast_ref::<AggregateExec>() else {
         return Ok(None);
@@ -39,13 +49,7 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
     let is_first = *first.mode() == AggregateMode::Partial;
     let groups = first.group_expr();
     let is_grouped = groups.is_single() && !groups.expr().is_empty();
-    let keeps_values = first.aggr_expr().iter().any(|aggregate| {
-        let name = aggregate.fun().name();
-        // WITHIN GROUP names the argument of percentile_cont, which depends on no order of rows.
-        let is_unordered = name == "percentile_cont" || aggregate.order_bys().is_empty();
-        KEEPING.contains(&name) && is_unordered && !aggregate.is_distinct()
-    });
-    if !is_first || !is_grouped || !keeps_values {
+    if !is_first || !is_grouped || !keeps_values(first) {
         return Ok(None);
     }
     let single = AggregateExec::try_new(
