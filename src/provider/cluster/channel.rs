@@ -265,7 +265,7 @@ fn of_status(worker: &Url, status: &Status) -> DataFusionError {
         Code::InvalidArgument | Code::PermissionDenied | Code::ResourceExhausted => {
             exec_datafusion_err!("the worker {name}: {message}")
         }
-        _ => LostWorker::error(worker, with_sources(status)),
+        _ => LostWorker::error(worker, message.to_string()),
     }
 }
 

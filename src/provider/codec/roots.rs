@@ -144,7 +144,8 @@ pub(in crate::provider) fn check_operators(plan: &Arc<dyn ExecutionPlan>) -> Res
     plan.apply(|node| {
         let is_known = match node.downcast_ref::<DataSourceExec>() {
             Some(source) => source.data_source().is::<ArrayScan>(),
-            None => OPERATORS.contains(&node.name()),
+            // The name of a sort with a limit is `SortExec(TopK)`.
+            None => OPERATORS.contains(&node.name().split('(').next().unwrap_or_default()),
         };
         match is_known {
             true => Ok(TreeNodeRecursion::Continue),
