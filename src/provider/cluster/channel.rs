@@ -148,6 +148,18 @@ impl Channels {
         endpoint.tls_config(tls).map_err(|error| invalid(&error))
     }
 
+    /// Checks that all workers answer.
+    pub async fn check(&self, workers: &[Url]) -> Result<()> {
+        let answers = workers.iter().map(|worker| async move {
+            let mut client = self.connect(worker).await?;
+            client
+                .get_worker_info(GetWorkerInfoRequest {})
+                .await
+                .map(drop)
+        });
+        futures::future::try_join_all(answers).await.map(drop)
+    }
+
     /// Returns the workers that answer, in their order.
     pub async fn reachable(&self, workers: &[Url]) -> Vec<Url> {
         let answers = workers.iter().map(|worker| async move {

@@ -180,6 +180,8 @@ impl Run {
         if workers.is_empty() {
             return Err(exec_datafusion_err!("the cluster has no workers"));
         }
+        // The first rows of one worker could otherwise arrive before another is found to be lost.
+        self.channels.check(&workers).await?;
         let context = Arc::new(self.context_for(workers)?);
         let running = DistributedExec::new(with_new_ids(&self.plan)?).with_metrics_collection(true);
         let running: Arc<dyn ExecutionPlan> = Arc::new(running);
