@@ -18,7 +18,7 @@ use {
 #[cfg(feature = "proto")]
 use crate::provider::codec::Operator;
 
-/// What an operator does with the rows that it passes on.
+/// The action of a [`PassThroughExec`] on the rows that it passes on.
 pub(in crate::provider) trait PassThrough:
     Debug + Send + Sync + 'static
 {
