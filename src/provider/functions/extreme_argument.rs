@@ -245,7 +245,7 @@ impl GroupsAccumulator for ExtremeArgumentAccumulator {
         let Some(wanted) = wanted else {
             return Ok(columns.to_vec());
         };
-        // A null value excludes the row, so replace rows that the filter rejects by nulls.
+        // Rows with a null value are ignored, so null stands in for the values that the filter rejects.
         let unwanted = (0..wanted.len()).map(|row| !(wanted.is_valid(row) && wanted.value(row)));
         let unwanted = BooleanArray::from(unwanted.collect::<Vec<bool>>());
         let columns = columns.iter();

@@ -16,11 +16,13 @@ use datafusion::functions_aggregate::min_max::{Max, Min, max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
-    SetMonotonicity, Signature, StatisticsArgs,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
+    StatisticsArgs,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 use half::f16;
+
+use crate::provider::functions::forwarding::forward_to_inner;
 
 /// `min` or `max`.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -86,17 +88,7 @@ pub fn is_max(function: &dyn AggregateUDFImpl) -> Option<bool> {
 }
 
 impl AggregateUDFImpl for Extreme {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    forward_to_inner!();
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         self.inner.accumulator(arguments)
@@ -156,10 +148,6 @@ impl AggregateUDFImpl for Extreme {
 
     fn value_from_stats(&self, statistics: &StatisticsArgs) -> Option<ScalarValue> {
         self.inner.value_from_stats(statistics)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {

@@ -65,7 +65,7 @@ impl std::fmt::Debug for SessionMemory {
     }
 }
 
-// All sessions' memories are equal, so that a function equals itself in another session.
+// Always equal, so that a function equals the same function of another session.
 impl PartialEq for SessionMemory {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -25,6 +25,7 @@ pub mod bounded;
 pub mod extreme_argument;
 pub mod extremes;
 pub mod fast_power;
+mod forwarding;
 #[cfg(feature = "geo")]
 pub(crate) mod geometry;
 pub mod haversine;

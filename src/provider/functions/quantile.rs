@@ -20,10 +20,11 @@ use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
 };
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator,
 };
 use datafusion::physical_expr::expressions::Literal;
+
+use crate::provider::functions::forwarding::forward_to_inner;
 
 /// The exact quantile for a fraction from 0 to 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -43,20 +44,10 @@ impl Default for Quantile {
 }
 
 impl AggregateUDFImpl for Quantile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    forward_to_inner!();
 
     fn aliases(&self) -> &[String] {
         &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -100,10 +91,6 @@ impl AggregateUDFImpl for Quantile {
 
     fn supports_within_group_clause(&self) -> bool {
         self.inner.supports_within_group_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

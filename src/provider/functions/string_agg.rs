@@ -14,12 +14,12 @@ use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
 };
 use datafusion::physical_expr::expressions::Literal;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::nulls::apply_filter_as_nulls;
 
+use crate::provider::functions::forwarding::forward_to_inner;
 use crate::provider::functions::memory::SessionMemory;
 
 /// `string_agg(text, delimiter)`, whose results have at most `tet.max_value_bytes` bytes.
@@ -50,17 +50,7 @@ impl StringAgg {
 }
 
 impl AggregateUDFImpl for StringAgg {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    forward_to_inner!();
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.inner.state_fields(arguments)
@@ -98,10 +88,6 @@ impl AggregateUDFImpl for StringAgg {
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Reversed(Arc::new(Self::new(self.memory.clone()).into()))
     }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
 }
 
 /// Returns the delimiter, or `None` if DataFusion rejects the delimiter.
@@ -133,7 +119,7 @@ struct Texts {
     delimiter: String,
     /// The maximum length of a text in bytes.
     limit: usize,
-    /// `None` for groups without a value.
+    /// The text of each group so far; `None` for groups without a value.
     texts: Vec<Option<String>>,
     /// The sum of the capacities of all texts.
     capacity: usize,

@@ -19,14 +19,15 @@ use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
+    ColumnarValue, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, StructFieldMapping,
 };
 
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::functions::bounded::arguments::Argument;
 use crate::provider::functions::bounded::concatenation::Concatenation;
 use crate::provider::functions::bounded::sizes::Sizes;
+use crate::provider::functions::forwarding::forward_to_inner;
 use crate::provider::functions::memory::SessionMemory;
 
 pub(crate) use crate::provider::functions::bounded::sizes::is_text_or_binary;
@@ -179,9 +180,7 @@ impl ScalarUDFImpl for Bounded {
         self.inner.invoke_with_args(args)
     }
 
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    forward_to_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
@@ -189,14 +188,6 @@ impl ScalarUDFImpl for Bounded {
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.inner.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arg_types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -279,10 +270,6 @@ impl ScalarUDFImpl for Bounded {
 
     fn struct_field_mapping(&self, args: &[Option<ScalarValue>]) -> Option<StructFieldMapping> {
         self.inner.inner().struct_field_mapping(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 
     fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {

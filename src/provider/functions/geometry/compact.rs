@@ -6,9 +6,10 @@ use arrow::array::{Array, ArrayRef, MutableArrayData, make_array};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
+
+use crate::provider::functions::forwarding::forward_to_inner;
 
 /// A function of geodatafusion. Its arguments are copied if they are lists of coordinates, because
 /// geoarrow 0.9 panics on a slice of a column: it expects the lists of an array to use all values.
@@ -26,20 +27,10 @@ impl CompactGeometries {
 }
 
 impl ScalarUDFImpl for CompactGeometries {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    forward_to_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
@@ -67,10 +58,6 @@ impl ScalarUDFImpl for CompactGeometries {
             }
         }
         self.inner.invoke_with_args(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

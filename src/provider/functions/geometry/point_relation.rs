@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{Field, FieldRef};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 use geo::Geometry;
 use geoarrow_array::array::{CoordBuffer, PointArray, from_arrow_array};
 use geoarrow_array::{GeoArrowArray, GeoArrowArrayAccessor, downcast_geoarrow_array};
 use geoarrow_expr_geo::util::to_geo::geometry_to_geo;
 
+use crate::provider::functions::forwarding::forward_to_inner;
 use crate::provider::functions::geometry::compact::compact;
 use crate::provider::functions::geometry::point_index::{PointIndex, Position};
 
@@ -149,20 +149,10 @@ impl PointRelation {
 }
 
 impl ScalarUDFImpl for PointRelation {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    forward_to_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
@@ -184,10 +174,6 @@ impl ScalarUDFImpl for PointRelation {
             }
         }
         self.call(arguments)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 

@@ -14,9 +14,10 @@ use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion::functions::datetime;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
+
+use crate::provider::functions::forwarding::forward_to_inner;
 
 const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 
@@ -94,20 +95,10 @@ impl WideTimes {
 }
 
 impl ScalarUDFImpl for WideTimes {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    forward_to_inner!();
 
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
@@ -128,10 +119,6 @@ impl ScalarUDFImpl for WideTimes {
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
         self.inner.output_ordering(inputs)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }
 
