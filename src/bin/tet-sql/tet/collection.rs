@@ -9,7 +9,7 @@ use tet_sql::format::tatami::{Collection, MANIFEST_MAGIC, Member, verify_collect
 use tet_sql::{Access, Candidate, Error};
 
 use super::Failure;
-use super::lines::{clean, listed, row, table, write_json};
+use super::lines::{clean, listed, row, table, write_json, write_problems};
 
 /// Opens a manifest. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Collection>, Failure> {
@@ -103,20 +103,14 @@ pub fn check(
     output: &mut dyn Write,
 ) -> Result<bool, Failure> {
     let problems = verify_collection(collection, is_deep);
-    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let is_sound = problems.is_empty();
-    let path = collection.path().display().to_string();
-    if is_json {
-        let report = json!({ "path": path, "ok": is_sound, "deep": is_deep, "findings": problems });
-        write_json(output, &report)?;
-        return Ok(is_sound);
-    }
-    for problem in &problems {
-        writeln!(output, "  error: {}", clean(problem))?;
-    }
-    let verdict = if is_sound { "sound" } else { "NOT SOUND" };
     let (members, rows) = (collection.members().len(), rows(collection));
-    let path = clean(&path);
-    writeln!(output, "{path}: {verdict}; {members} members, {rows} rows")?;
-    Ok(is_sound)
+    let summary = format!("{members} members, {rows} rows");
+    write_problems(
+        output,
+        collection.path(),
+        &problems,
+        &summary,
+        is_deep,
+        is_json,
+    )
 }

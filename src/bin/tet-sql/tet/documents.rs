@@ -11,7 +11,7 @@ use tet_sql::{Access, Candidate};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, listed, row, table, write_json};
+use super::lines::{clean, listed, row, table, write_json, write_problems};
 
 /// Opens a `.tatami` file. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Arc<TatamiFile>>, Failure> {
@@ -192,26 +192,11 @@ pub fn check(
     is_json: bool,
     output: &mut dyn Write,
 ) -> Result<bool, Failure> {
-    let problems: Vec<String> = verify(file, is_deep)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let is_sound = problems.is_empty();
-    if is_json {
-        let path = file.path().display().to_string();
-        let report = json!({ "path": path, "ok": is_sound, "deep": is_deep, "findings": problems });
-        write_json(output, &report)?;
-        return Ok(is_sound);
-    }
-    for problem in &problems {
-        writeln!(output, "  error: {}", clean(problem))?;
-    }
-    let verdict = if is_sound { "sound" } else { "NOT SOUND" };
-    let path = clean(&file.path().display().to_string());
-    let (rows, groups) = (file.rows(), file.row_groups().len());
-    writeln!(
-        output,
-        "{path}: {verdict}; {rows} rows, {groups} row groups"
-    )?;
-    Ok(is_sound)
+    let problems = verify(file, is_deep);
+    let summary = format!(
+        "{} rows, {} row groups",
+        file.rows(),
+        file.row_groups().len()
+    );
+    write_problems(output, file.path(), &problems, &summary, is_deep, is_json)
 }

@@ -1,6 +1,8 @@
 //! Writes aligned tables and JSON to the terminal.
 
 use std::io::{self, Write};
+#[cfg(feature = "tatami")]
+use std::path::Path;
 
 use serde::Serialize;
 #[cfg(any(feature = "tatami", feature = "tiledb"))]
@@ -50,6 +52,32 @@ pub fn shape(extents: &[u64]) -> String {
 pub fn write_json(output: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
     serde_json::to_writer_pretty(Visible::new(&mut *output, true), value)?;
     Ok(writeln!(output)?)
+}
+
+/// Writes the problems that `tet verify` found in a file. Returns `true` if there are none.
+#[cfg(feature = "tatami")]
+pub fn write_problems(
+    output: &mut dyn Write,
+    path: &Path,
+    problems: &[impl ToString],
+    summary: &str,
+    is_deep: bool,
+    is_json: bool,
+) -> Result<bool, Failure> {
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let is_sound = problems.is_empty();
+    let path = path.display().to_string();
+    if is_json {
+        let report = json!({ "path": path, "ok": is_sound, "deep": is_deep, "findings": problems });
+        write_json(output, &report)?;
+        return Ok(is_sound);
+    }
+    for problem in &problems {
+        writeln!(output, "  error: {}", clean(problem))?;
+    }
+    let verdict = if is_sound { "sound" } else { "NOT SOUND" };
+    writeln!(output, "{}: {verdict}; {summary}", clean(&path))?;
+    Ok(is_sound)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tet_sql::Access;
-use tet_sql::format::array::{ArrayFile, Dataset};
+use tet_sql::format::array::{ArrayFile, Dataset, next_indices};
 use tet_sql::format::foreign;
 use tet_sql::format::tet::{MAGIC, is_package};
 use tet_sql::provider::adapters::arrays::ArrayContainer;
@@ -119,22 +119,10 @@ fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, F
                 codec: file.codec(dataset, stored.payload),
                 offset: None,
             });
-            is_there = step(&mut position, &grid);
+            is_there = next_indices(&mut position, &grid);
         }
     }
     Ok(lines)
-}
-
-/// Advances to the next chunk in row-major order. Returns `false` after the last chunk.
-fn step(position: &mut [u64], grid: &[u64]) -> bool {
-    for axis in (0..grid.len()).rev() {
-        position[axis] += 1;
-        if position[axis] < grid[axis] {
-            return true;
-        }
-        position[axis] = 0;
-    }
-    false
 }
 
 fn names<'a>(file: &'a Arc<dyn ArrayFile>, dataset: &Dataset) -> &'a [String] {
