@@ -17,6 +17,10 @@
 //!
 //! A segment stores how often each document contains a term, in all indexed columns together. It stores
 //! neither the positions of words in a text nor the columns that they come from.
+//!
+//! The reference implementation indexes the columns `body` (unless the file has a `snippet` instead), `title` and
+//! `url`, and anchor texts, which the file does not store. Its columns `norm_body`, `norm_title`, `norm_anchor`
+//! and `norm_url` hold the number of words of each text, at most 65,535. Scores do not use them.
 
 mod analyzer;
 mod builder;
@@ -41,12 +45,3 @@ pub use postings::{BLOCK_DOCUMENTS, Posting, Postings, SkipEntry};
 pub use score::{inverse_document_frequency, term_score};
 pub use segment::{MAX_CHECKED_BYTES, Mode, Segment};
 pub use terms::Terms;
-
-/// The indexed texts of segments that the reference implementation writes, in the order of
-/// [`NORM_COLUMNS`]. `title` and `url` are columns of the file, and so is `body`, unless the segment has a
-/// `snippet` instead, which is not indexed. Anchor texts are indexed but not stored.
-pub const INDEXED_TEXTS: [&str; 4] = ["body", "title", "anchor", "url"];
-
-/// The columns of type UINT16 that hold the number of words of each text of a document, at most 65,535.
-/// Scores do not use them.
-pub const NORM_COLUMNS: [&str; 4] = ["norm_body", "norm_title", "norm_anchor", "norm_url"];
