@@ -20,7 +20,7 @@ from peers import best
 POLYGONS = 3000
 CORNERS = 40
 ZONES = """
-    SELECT id, count(value), avg(value) FROM (SELECT id, ST_GeomFromText(wkt) AS geometry FROM '{polygons}') AS p
+    SELECT id, count(value) AS count, avg(value) FROM (SELECT id, ST_GeomFromText(wkt) AS geometry FROM '{polygons}') AS p
     JOIN '{array}' AS t ON ST_Contains(geometry, ST_Point(lon, lat)) GROUP BY id ORDER BY id"""
 
 
@@ -65,7 +65,7 @@ def main():
 
     import shapely
 
-    found = {int(row["id"]): int(row["count"]) for row in csv.DictReader(io.StringIO(zones.replace("count(value)", "count")))}
+    found = {int(row["id"]): int(row["count"]) for row in csv.DictReader(io.StringIO(zones))}
     x, y = np.meshgrid(lon, lat)
     for number, shape in enumerate(shapes):
         rows = slice(*np.searchsorted(-lat, [-shape[:, 1].max(), -shape[:, 1].min()], "left") + [0, 1])

@@ -34,8 +34,9 @@ impl Location {
     /// Parses a location. The text is a path that exists; else the part after the last `#` is the
     /// name of a dataset, and the rest is a path or a pattern with `*`, `?`, `[...]` or `**`.
     ///
-    /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth. A
-    /// directory inside a Zarr hierarchy stands for that array of the hierarchy.
+    /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth, or if there is
+    /// none, for the files and directories that have the extension of another format. A directory inside
+    /// a Zarr hierarchy stands for that array of the hierarchy.
     ///
     /// A URL stands for one file or directory of an object store. `session` has the formats and the
     /// stores.
@@ -125,9 +126,18 @@ fn files(text: &str, formats: &FormatRegistry) -> Result<(Vec<PathBuf>, Option<S
     let mut files = Vec::new();
     let mut members = HashSet::new();
     if path.is_dir() {
-        search(path, formats, MAX_DEPTH, &mut files)?;
+        search(
+            path,
+            &|path| formats.finds_in_directories(path),
+            MAX_DEPTH,
+            &mut files,
+        )?;
         if files.is_empty() {
-            return plan_err!("{text}: the directory contains no .tet file");
+            let has_format = |path: &Path| formats.by_name(&path.to_string_lossy()).is_some();
+            search(path, &has_format, MAX_DEPTH, &mut files)?;
+        }
+        if files.is_empty() {
+            return plan_err!("{text}: the directory contains no file of an array format");
         }
     } else if path.exists() {
         files.push(path.to_path_buf());
@@ -171,17 +181,17 @@ fn files(text: &str, formats: &FormatRegistry) -> Result<(Vec<PathBuf>, Option<S
 
 fn search(
     folder: &Path,
-    formats: &FormatRegistry,
+    is_wanted: &dyn Fn(&Path) -> bool,
     depth: usize,
     files: &mut Vec<PathBuf>,
 ) -> Result<(), Error> {
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let entry = entry.map_err(Error::io(folder, "list"))?;
         let path = entry.path();
-        if formats.finds_in_directories(&path) {
+        if is_wanted(&path) {
             files.push(path);
         } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            search(&path, formats, depth - 1, files)?;
+            search(&path, is_wanted, depth - 1, files)?;
         }
     }
     Ok(())
@@ -245,6 +255,18 @@ mod tests {
             let parsed = Location::parse(text.to_str().unwrap(), &SessionConfig::new());
             assert!(parsed.is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn directories_of_other_formats() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.npy", "a.npy", "deep/c.npy", "readme.txt"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        assert_eq!(found(folder.path(), "").0, ["a.npy", "b.npy", "deep/c.npy"]);
+        assert_eq!(found(folder.path(), "deep").0, ["deep/c.npy"]);
     }
 
     #[test]

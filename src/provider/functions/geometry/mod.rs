@@ -2,7 +2,7 @@
 //! polygons: [`point_relation`].
 
 mod compact;
-mod point_index;
+pub(crate) mod point_index;
 pub mod point_relation;
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ const MAX_ENTRIES_PER_EDGE: usize = 8;
 /// A point is compared only with the edges that have its `y`, and consecutive points with the same `y`
 /// share them.
 #[derive(Debug)]
-pub(super) struct PointIndex {
+pub(crate) struct PointIndex {
     /// The edges, by polygon and ring.
     edges: Vec<Edge>,
     /// The edges that meet band `n` are `entries[offsets[n]..offsets[n + 1]]`, ascending.
@@ -41,14 +41,14 @@ struct Edge {
 
 /// The position of a point relative to polygons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     Inside,
     Outside,
     OnEdge,
 }
 
 /// Finds the positions of points one after another.
-pub(super) struct Positions<'a> {
+pub(crate) struct Positions<'a> {
     index: &'a PointIndex,
     /// The `y` of the previous point.
     y: f64,

@@ -179,21 +179,24 @@ impl ScalarUDFImpl for PointRelation {
 
 /// Returns a geometry; `None` if it is null.
 fn geometry_of(scalar: &ScalarValue, field: &Field) -> Result<Option<Geometry>> {
-    let array = compact(&scalar.to_array()?)?;
-    let array = from_arrow_array(&array, field).map_err(external)?;
-    let array = array.as_ref();
-    downcast_geoarrow_array!(array, first)
+    let mut geometries = geometries_of(&scalar.to_array()?, field)?;
+    Ok(geometries.pop().flatten())
 }
 
-/// Returns the first geometry of an array; `None` if it is null.
-fn first<'a>(array: &'a impl GeoArrowArrayAccessor<'a>) -> Result<Option<Geometry>> {
-    match array.iter().next().flatten() {
-        Some(geometry) => {
-            let geometry = geometry.map_err(external)?;
-            geometry_to_geo(&geometry).map(Some).map_err(external)
-        }
-        None => Ok(None),
-    }
+/// Returns the geometries of a column; `None` for null.
+pub(crate) fn geometries_of(array: &ArrayRef, field: &Field) -> Result<Vec<Option<Geometry>>> {
+    let array = from_arrow_array(&compact(array)?, field).map_err(external)?;
+    let array = array.as_ref();
+    downcast_geoarrow_array!(array, geometries)
+}
+
+fn geometries<'a>(array: &'a impl GeoArrowArrayAccessor<'a>) -> Result<Vec<Option<Geometry>>> {
+    let geometries = array.iter().map(|geometry| {
+        let geometry = geometry.transpose().map_err(external)?;
+        let geometry = geometry.map(|geometry| geometry_to_geo(&geometry));
+        geometry.transpose().map_err(external)
+    });
+    geometries.collect()
 }
 
 fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {

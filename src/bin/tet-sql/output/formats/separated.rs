@@ -7,43 +7,84 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use std::io::Write;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
-/// Writes comma- or tab-separated values after a line of column names.
+/// The minimum number of rows that a thread formats.
+const ROWS_PER_THREAD: usize = 2048;
+
+/// Writes comma- or tab-separated values after a line of column names. Several threads format the rows of a batch.
 pub struct Separated<W: Write> {
-    writer: csv::Writer<W>,
+    builder: csv::WriterBuilder,
     text: AsText,
-    started: bool,
+    /// `true` until the column names are written.
+    needs_header: bool,
+    threads: usize,
     schema: SchemaRef,
+    sink: W,
 }
 
 impl<W: Write> Separated<W> {
     /// Creates a writer for rows of a schema.
     pub fn new(delimiter: u8, style: &Style, schema: SchemaRef, sink: W) -> Self {
         Self {
-            writer: csv::WriterBuilder::new()
+            builder: csv::WriterBuilder::new()
                 .with_delimiter(delimiter)
-                .with_header(style.headers)
-                .with_null(style.null.clone().unwrap_or_default())
-                .build(sink),
+                .with_header(false)
+                .with_null(style.null.clone().unwrap_or_default()),
             text: AsText::new(&schema, |field| field.data_type().is_nested()),
-            started: false,
+            needs_header: style.headers,
+            threads: thread::available_parallelism().map_or(1, NonZero::get),
             schema,
+            sink,
         }
+    }
+
+    /// Writes the column names, once.
+    fn write_header(&mut self) -> Result<(), ArrowError> {
+        if std::mem::take(&mut self.needs_header) {
+            // An empty batch makes the CSV writer write the column names.
+            let empty = self
+                .text
+                .convert(&RecordBatch::new_empty(Arc::clone(&self.schema)))?;
+            let writer = self.builder.clone().with_header(true);
+            writer.build(&mut self.sink).write(&empty)?;
+        }
+        Ok(())
     }
 }
 
 impl<W: Write + Send> ResultWriter for Separated<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        self.started = true;
-        self.writer.write(&self.text.convert(batch)?)
+        self.write_header()?;
+        let rows = batch.num_rows();
+        let length = rows.div_ceil(self.threads).max(ROWS_PER_THREAD);
+        let (text, builder) = (&self.text, &self.builder);
+        let format = |start: usize| {
+            let mut bytes = Vec::new();
+            let part = text.convert(&batch.slice(start, length.min(rows - start)))?;
+            builder.clone().build(&mut bytes).write(&part)?;
+            Ok::<_, ArrowError>(bytes)
+        };
+        thread::scope(|scope| {
+            let format = &format;
+            let others = (length..rows).step_by(length);
+            let others: Vec<_> = others
+                .map(|start| scope.spawn(move || format(start)))
+                .collect();
+            self.sink.write_all(&format(0)?)?;
+            for other in others {
+                let bytes = other.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+                self.sink.write_all(&bytes)?;
+            }
+            Ok(())
+        })
     }
 
     fn finish(&mut self) -> Result<(), ArrowError> {
-        if self.started {
-            return Ok(());
-        }
-        // An empty batch makes the CSV writer write the column names of a result without rows.
-        self.write(&RecordBatch::new_empty(Arc::clone(&self.schema)))
+        self.write_header()?;
+        Ok(self.sink.flush()?)
     }
 }

@@ -4,7 +4,7 @@ use arrow::array::UInt32Array;
 use arrow::buffer::BooleanBuffer;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::provider::join::lookup::conditions::run_matches::{Line, RunMatches};
+use crate::provider::join::lookup::conditions::run_matches::{Line, RowLists, RunMatches};
 use crate::provider::join::lookup::keys::NO_KEY;
 
 /// The number of key indices up to which the rows are always in a table over all key indices.
@@ -52,14 +52,7 @@ impl Matches {
         if count as usize > DENSE || pairs > MAX_LISTED_PAIRS || memory.try_grow(bytes).is_err() {
             return Self::Runs(runs);
         }
-        let mut offsets = Vec::with_capacity(count as usize + 1);
-        offsets.push(0);
-        let mut rows = Vec::with_capacity(pairs as usize);
-        let mut line = Line::default();
-        for key in 0..count {
-            rows.extend_from_slice(runs.rows_of(key, &mut line));
-            offsets.push(rows.len() as u32);
-        }
+        let RowLists { offsets, rows } = runs.lists(count);
         if offsets.windows(2).any(|ends| ends[1] - ends[0] > 1) {
             return Self::Many { offsets, rows };
         }

@@ -33,6 +33,9 @@ use crate::provider::join::lookup::conditions::runs::Runs;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::join::lookup::keys::ProbeKeys;
 
+/// The number of rows for which conditions are evaluated together.
+const ROWS_AT_A_TIME: usize = 8192;
+
 /// The rows of the build side, with the row numbers of each key index.
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) struct BuildSide {
@@ -169,9 +172,9 @@ impl BuildSide {
             let sets = conditions.sets.iter();
             let solved = sets.map(|_| Runs::new(rows, &memory));
             let mut solved = solved.collect::<Result<Vec<_>>>()?;
-            let step = conditions.rows_at_a_time();
-            for start in (0..rows).step_by(step) {
-                conditions.solve(&all.slice(start, step.min(rows - start)), &mut solved)?;
+            for start in (0..rows).step_by(ROWS_AT_A_TIME) {
+                let some = all.slice(start, ROWS_AT_A_TIME.min(rows - start));
+                conditions.solve(&some, &mut solved).await?;
                 tokio::task::yield_now().await;
             }
             boxes = Some(Boxes::new(conditions, &solved));

@@ -1,18 +1,26 @@
-//! The bounds of geometries, as comparisons with the coordinates of an array.
+//! Conditions on geometries: their bounds, as comparisons with the coordinates of an array, and tests of the
+//! array's cells against polygons.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::array::{Array, AsArray, Float64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::binary;
+use datafusion::physical_expr::expressions::{Column, binary};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use geo::Geometry;
 
-use crate::provider::functions::geometry::point_relation::PointRelation;
+use crate::provider::functions::geometry::point_index::{PointIndex, Position};
+use crate::provider::functions::geometry::point_relation::{PointRelation, geometries_of};
 use crate::provider::functions::geometry::scalar;
+use crate::provider::join::lookup::conditions::Condition;
+use crate::provider::join::lookup::conditions::axis::ConditionAxis;
+use crate::provider::join::lookup::conditions::runs::Run;
 use crate::provider::join::lookup::conditions::sides::BothSides;
-use crate::provider::plans::below::columns_in;
+use crate::provider::plans::below::{columns_in, replace_columns};
 
 type Expr = Arc<dyn PhysicalExpr>;
 
@@ -87,4 +95,112 @@ fn point_in_geometry(condition: &Expr) -> Option<(&Expr, [&Expr; 2])> {
             };
             is_point.then_some((geometry, [x, y]))
         })
+}
+
+/// The operands of the condition `ST_Contains(geometry, ST_Point(x, y))`, or a similar one, for some rows of the
+/// build side. The edges of a row's polygon are indexed, and the points tested against them without creating
+/// geometries of points.
+pub(super) struct PointsInPolygons {
+    /// The geometry of each row; `None` for null.
+    geometries: Vec<Option<Geometry>>,
+    x: Coordinate,
+    y: Coordinate,
+}
+
+/// A coordinate of points that depends on a single axis.
+struct Coordinate {
+    /// The number of combinations of the axes behind this one.
+    behind: u32,
+    /// The value for each number of the axis.
+    values: Float64Array,
+}
+
+impl PointsInPolygons {
+    /// Evaluates the operands of a condition. `axes` are those of its set. Returns `None` for other conditions, and
+    /// if a coordinate depends on several axes or on the build side, or is null.
+    pub fn of(
+        condition: &Condition,
+        axes: &[ConditionAxis],
+        rows: &RecordBatch,
+    ) -> Result<Option<Self>> {
+        let Some((geometry, [x, y])) = point_in_geometry(&condition.expr) else {
+            return Ok(None);
+        };
+        let of_axes = condition.axes.len();
+        if columns_in([geometry].into_iter())
+            .iter()
+            .any(|column| *column < of_axes)
+        {
+            return Ok(None);
+        }
+        let (Some(x), Some(y)) = (
+            Coordinate::of(x, condition, axes)?,
+            Coordinate::of(y, condition, axes)?,
+        ) else {
+            return Ok(None);
+        };
+        let rows = rows.project(&condition.columns)?;
+        let geometry = replace_columns(geometry, &|number| {
+            let index = number.checked_sub(of_axes)?;
+            let name = rows.schema_ref().field(index).name();
+            Some(Arc::new(Column::new(name, index)))
+        })?;
+        let field = geometry.return_field(rows.schema_ref())?;
+        let values = geometry.evaluate(&rows)?.into_array(rows.num_rows())?;
+        let geometries = geometries_of(&values, &field)?;
+        Ok(Some(Self { geometries, x, y }))
+    }
+
+    /// Returns the numbers among `candidates` whose points are inside the polygon of a row. `None` if its geometry is
+    /// not a polygon, or if a point is on an edge.
+    pub fn inside(&self, row: usize, candidates: &[Run]) -> Option<Vec<Range<u32>>> {
+        let Some(geometry) = &self.geometries[row] else {
+            return Some(Vec::new());
+        };
+        let index = PointIndex::new(geometry)?;
+        let mut positions = index.positions();
+        let mut inside: Vec<Range<u32>> = Vec::new();
+        for number in candidates.iter().flat_map(|run| run.start..run.end) {
+            match positions.of(self.x.at(number), self.y.at(number)) {
+                Position::Outside => {}
+                Position::OnEdge => return None,
+                Position::Inside => match inside.last_mut() {
+                    Some(last) if last.end == number => last.end += 1,
+                    _ => inside.push(number..number + 1),
+                },
+            }
+        }
+        Some(inside)
+    }
+}
+
+impl Coordinate {
+    fn of(expr: &Expr, condition: &Condition, axes: &[ConditionAxis]) -> Result<Option<Self>> {
+        let used = columns_in([expr].into_iter());
+        let [column] = used[..] else {
+            return Ok(None);
+        };
+        let Some(axis) = condition.axes.get(column) else {
+            return Ok(None);
+        };
+        let behind = axes[axis + 1..].iter();
+        let behind = behind.map(|axis| axis.indices.len() as u32).product();
+        let axis = &axes[*axis];
+        let expr = replace_columns(expr, &|_| Some(Arc::new(Column::new(axis.field.name(), 0))))?;
+        let schema = Schema::new(vec![Field::clone(&axis.field)]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::clone(&axis.coordinates)])?;
+        let values = expr.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let values = values.as_primitive_opt::<Float64Type>();
+        let values = values.filter(|values| values.null_count() == 0);
+        Ok(values.map(|values| Self {
+            behind,
+            values: values.clone(),
+        }))
+    }
+
+    /// Returns the coordinate of a combination of numbers of the set.
+    fn at(&self, number: u32) -> f64 {
+        let length = self.values.len();
+        self.values.value((number / self.behind) as usize % length)
+    }
 }

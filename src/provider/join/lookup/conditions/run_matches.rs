@@ -156,6 +156,22 @@ impl RunMatches {
         (0..self.rows).map(of_row).fold(0, u64::saturating_add)
     }
 
+    /// Returns the rows of each of `count` key indices.
+    pub fn lists(&self, count: u32) -> RowLists {
+        let mut lists = RowLists::default();
+        if let [set] = self.sets.as_slice() {
+            lists.update(&set.runs, 0..self.rows as u32, 0..count);
+            return lists;
+        }
+        let mut line = Line::default();
+        lists.offsets.push(0);
+        for key in 0..count {
+            lists.rows.extend_from_slice(self.rows_of(key, &mut line));
+            lists.offsets.push(lists.rows.len() as u32);
+        }
+        lists
+    }
+
     /// Returns the rows that match a key index, ascending.
     pub fn rows_of<'a>(&self, key: u32, line: &'a mut Line) -> &'a [u32] {
         let Some((last, outer)) = self.sets.split_last() else {

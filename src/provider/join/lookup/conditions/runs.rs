@@ -55,14 +55,25 @@ impl Runs {
         Self::new(rows, &self.memory)
     }
 
+    /// Returns a copy of the runs of some rows.
+    pub fn slice(&self, rows: Range<usize>) -> Result<Self> {
+        let mut slice = self.another(rows.len())?;
+        for row in rows {
+            slice.copy_row(self.of(row))?;
+        }
+        Ok(slice)
+    }
+
     /// Adds the runs of further rows.
     pub fn append(&mut self, others: &Self) -> Result<()> {
-        for row in 0..others.rows() {
-            for run in others.of(row) {
-                self.push(run.start..run.end)?;
-            }
-            self.end_row();
+        (0..others.rows()).try_for_each(|row| self.copy_row(others.of(row)))
+    }
+
+    fn copy_row(&mut self, runs: &[Run]) -> Result<()> {
+        for run in runs {
+            self.push(run.start..run.end)?;
         }
+        self.end_row();
         Ok(())
     }
 

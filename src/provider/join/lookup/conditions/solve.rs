@@ -18,6 +18,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
 use crate::provider::join::lookup::conditions::axis::{Comparison, ConditionAxis};
+#[cfg(feature = "geo")]
+use crate::provider::join::lookup::conditions::geometry::PointsInPolygons;
 use crate::provider::join::lookup::conditions::runs::Runs;
 use crate::provider::join::lookup::conditions::{AxisSet, Condition, Conditions};
 use crate::provider::planning::mask::mask;
@@ -25,38 +27,25 @@ use crate::provider::plans::below::replace_columns;
 
 /// The maximum number of pairs evaluated at a time.
 const MAX_PAIRS: usize = 32 << 10;
-/// The maximum number of pairs evaluated in one call, unless a single row has more.
-const MAX_WORK: usize = 1 << 20;
-/// The maximum number of rows in one call.
-const MAX_ROWS: usize = 8192;
+/// The maximum number of pairs evaluated before other tasks can run, unless a single row has more.
+const MAX_WORK: u64 = 1 << 20;
 /// The number of candidates of a row from which its values become literals of the condition.
 /// Evaluating the condition for rows with fewer candidates together is faster.
 const MANY_CANDIDATES: u64 = 2048;
 
 impl Conditions {
-    /// Returns the number of rows of the build side to pass to [`Self::solve`] at a time, so that a
-    /// call takes a bounded time.
-    pub fn rows_at_a_time(&self) -> usize {
-        let has_others = |set: &&AxisSet| {
-            !set.joint.is_empty() || set.axes.iter().any(|axis| !axis.others.is_empty())
-        };
-        let sets = self.sets.iter().filter(has_others);
-        let most = sets.map(|set| set.count as usize).max().unwrap_or(1);
-        (MAX_WORK / most).clamp(1, MAX_ROWS)
-    }
-
     /// Adds, for each [`AxisSet`], the numbers that match each of some rows of the build side. A row
     /// matches the cells whose numbers match it in all sets.
     ///
     /// # Errors
     /// Returns an error if a condition fails, or if the memory pool has no space.
-    pub fn solve(&self, rows: &RecordBatch, solved: &mut [Runs]) -> Result<()> {
+    pub async fn solve(&self, rows: &RecordBatch, solved: &mut [Runs]) -> Result<()> {
         let mut candidates = BooleanArray::from(vec![true; rows.num_rows()]);
         for condition in &self.of_rows {
             candidates = and(&candidates, &mask(condition, rows)?)?;
         }
         for (set, solved) in self.sets.iter().zip(solved) {
-            let runs = set.solve(rows, &candidates, solved)?;
+            let runs = set.solve(rows, &candidates, solved).await?;
             let matches = (0..runs.rows()).map(|row| !runs.of(row).is_empty());
             candidates = BooleanArray::from(matches.collect::<Vec<_>>());
             solved.append(&runs)?;
@@ -66,12 +55,44 @@ impl Conditions {
 }
 
 impl AxisSet {
-    fn solve(&self, rows: &RecordBatch, candidates: &BooleanArray, like: &Runs) -> Result<Runs> {
+    async fn solve(
+        &self,
+        rows: &RecordBatch,
+        candidates: &BooleanArray,
+        like: &Runs,
+    ) -> Result<Runs> {
+        let compared = self.axes.iter();
+        let compared = compared.map(|axis| axis.compare(rows, candidates, like));
+        let mut compared = compared.collect::<Result<Vec<_>>>()?;
+        let has_others = self.axes.iter().any(|axis| !axis.others.is_empty());
+        if self.axes.len() == 1 && !has_others {
+            return Ok(compared.remove(0));
+        }
+        let mut solved = like.another(rows.num_rows())?;
+        let (mut start, mut pairs) = (0, 0u64);
+        for row in 0..rows.num_rows() {
+            let counts = compared.iter().map(|runs| runs.count(row));
+            let of_row = counts.fold(1, u64::saturating_mul);
+            if row > start && pairs.saturating_add(of_row) > MAX_WORK {
+                solved.append(&self.filter(rows, &compared, start..row)?)?;
+                tokio::task::yield_now().await;
+                (start, pairs) = (row, 0);
+            }
+            pairs = pairs.saturating_add(of_row);
+        }
+        solved.append(&self.filter(rows, &compared, start..rows.num_rows())?)?;
+        Ok(solved)
+    }
+
+    /// Returns the combinations of numbers that satisfy all conditions, for a range of rows. `compared` are the
+    /// numbers of each axis that satisfy the comparisons.
+    fn filter(&self, rows: &RecordBatch, compared: &[Runs], range: Range<usize>) -> Result<Runs> {
+        let rows = rows.slice(range.start, range.len());
         let mut of_axes = Vec::with_capacity(self.axes.len());
-        for axis in &self.axes {
-            let mut runs = axis.compare(rows, candidates, like)?;
+        for (axis, runs) in self.axes.iter().zip(compared) {
+            let mut runs = runs.slice(range.clone())?;
             for condition in &axis.others {
-                let pairs = Pairs::new(condition, std::slice::from_ref(axis), rows);
+                let pairs = Pairs::new(condition, std::slice::from_ref(axis), &rows)?;
                 runs = pairs.filter(&runs)?;
             }
             of_axes.push(runs);
@@ -81,7 +102,7 @@ impl AxisSet {
             _ => self.product(&of_axes, rows.num_rows())?,
         };
         for condition in &self.joint {
-            let pairs = Pairs::new(condition, &self.axes, rows);
+            let pairs = Pairs::new(condition, &self.axes, &rows)?;
             runs = pairs.filter(&runs)?;
         }
         Ok(runs)
@@ -210,14 +231,23 @@ struct Pairs<'a> {
     schema: Arc<Schema>,
     /// `true` if the values of all columns of the build side have the same small size.
     has_small_values: bool,
+    /// The points and polygons, if the condition tests points against polygons.
+    #[cfg(feature = "geo")]
+    points: Option<PointsInPolygons>,
 }
 
 impl<'a> Pairs<'a> {
-    fn new(condition: &'a Condition, axes: &'a [ConditionAxis], rows: &'a RecordBatch) -> Self {
+    fn new(
+        condition: &'a Condition,
+        axes: &'a [ConditionAxis],
+        rows: &'a RecordBatch,
+    ) -> Result<Self> {
         let of_axes = condition.axes.iter().map(|axis| axes[*axis].field.clone());
         let schema = rows.schema_ref();
         let of_rows = condition.columns.iter().map(|column| schema.field(*column));
-        Self {
+        Ok(Self {
+            #[cfg(feature = "geo")]
+            points: PointsInPolygons::of(condition, axes, rows)?,
             condition,
             axes,
             rows,
@@ -227,7 +257,7 @@ impl<'a> Pairs<'a> {
             schema: Arc::new(Schema::new(
                 of_axes.chain(of_rows.cloned()).collect::<Vec<_>>(),
             )),
-        }
+        })
     }
 
     /// Returns the numbers of each row that satisfy the condition.
@@ -254,6 +284,13 @@ impl<'a> Pairs<'a> {
             }
             self.flush(&mut numbers, &mut rows, &mut next, &mut kept)?;
             fill(&mut kept, &mut next, row);
+            #[cfg(feature = "geo")]
+            if let Some(points) = &self.points
+                && let Some(inside) = points.inside(row, runs.of(row))
+            {
+                inside.into_iter().try_for_each(|run| kept.push(run))?;
+                continue;
+            }
             let of_row = self.with_literals(row)?;
             let mut all = all.peekable();
             while all.peek().is_some() {
