@@ -9,7 +9,8 @@
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
 //! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
-//! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `min` and `max` are DataFusion's,
+//! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less
+//! memory: [`mod@median`]. `min` and `max` are DataFusion's,
 //! except for groups with infinities or NaN: [`extremes`].
 //!
 //! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
@@ -22,6 +23,7 @@
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`times::date_fields`] |
 
 pub mod bounded;
+pub(crate) mod collected;
 pub mod extreme_argument;
 pub mod extremes;
 pub mod fast_power;
@@ -30,6 +32,7 @@ mod forwarding;
 pub(crate) mod geometry;
 pub mod haversine;
 pub mod histogram;
+pub mod median;
 pub mod memory;
 pub mod nearest;
 pub mod powers;
@@ -44,6 +47,7 @@ use crate::provider::functions::extremes::Extreme;
 use crate::provider::functions::fast_power::FastPower;
 use crate::provider::functions::haversine::Haversine;
 use crate::provider::functions::histogram::Histogram;
+use crate::provider::functions::median::Median;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
@@ -64,6 +68,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
         Extreme::min().into(),
         Extreme::max().into(),
         Quantile::default().into(),
+        Median::default().into(),
         StringAgg::new(memory.clone()).into(),
     ]
 }

@@ -17,6 +17,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
+use crate::provider::functions::collected::absorb;
 use crate::provider::functions::extremes::is_max;
 use crate::provider::planning::mask::mask;
 
@@ -133,6 +134,17 @@ impl Accumulated {
                 let state = single.state()?;
                 state.iter().map(ScalarValue::to_array).collect()
             }
+        }
+    }
+
+    /// Moves the values of other accumulators of the same aggregate to these, if they keep values. Otherwise
+    /// returns the others, whose partial state is to be merged.
+    pub fn absorb(&mut self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Groups(one), Self::Groups(other)) => {
+                absorb(one.as_mut(), other).map(Self::Groups)
+            }
+            (_, other) => Some(other),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The partial states of the workers.
 
 use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::grid::reduce::{CellType, Counts, GroupCounts, Layout, Reduction, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
@@ -61,17 +62,20 @@ impl PartialState {
         self.engine.iter().map(Accumulated::size).sum()
     }
 
-    /// Merges the partial state of another worker.
-    pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
+    /// Merges the partial state of another worker. `memory` accounts for what is needed meanwhile.
+    pub fn merge(&mut self, other: Self, groups: usize, memory: &MemoryReservation) -> Result<()> {
         for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
             one.merge(other);
         }
         if let (Some(rows), Some(others)) = (&mut self.rows, &other.rows) {
             add_all(rows, others);
         }
-        for (one, other) in self.engine.iter_mut().zip(&mut other.engine) {
-            let state = other.state()?;
-            one.merge(&state, groups)?;
+        for (one, other) in self.engine.iter_mut().zip(other.engine) {
+            if let Some(mut other) = one.absorb(other) {
+                // The partial state and a copy of it exist at the same time.
+                memory.try_grow(other.size().saturating_mul(2))?;
+                one.merge(&other.state()?, groups)?;
+            }
         }
         Ok(())
     }

@@ -94,14 +94,12 @@ impl Run {
         let (mut found, memory): (PartialState, _) = own.await?;
         let reserved = memory.size().min(job.bytes()?);
         for other in others {
-            let (other, _memory) = other
+            let (other, of_other) = other
                 .join()
                 .await
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-            // Accumulators that keep values are merged through a partial state and a copy of that
-            // state.
-            memory.try_grow(other.accumulator_bytes().saturating_mul(2))?;
-            found.merge(other, job.groups.count())?;
+            found.merge(other, job.groups.count(), &memory)?;
+            drop(of_other);
             let bytes = job.other_bytes().saturating_add(found.accumulator_bytes());
             memory.try_resize(bytes.max(reserved))?;
         }

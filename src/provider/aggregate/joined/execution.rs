@@ -251,18 +251,18 @@ impl Worker {
         add_rows(aggregates, &mut self.accumulated, &batch, groups, job.count)
     }
 
-    fn merge(&mut self, mut other: Self, count: usize) -> Result<()> {
+    fn merge(&mut self, other: Self, count: usize) -> Result<()> {
         for (one, other) in self.present.iter_mut().zip(&other.present) {
             *one |= other;
         }
-        // Accumulators that keep values are merged through a partial state and a copy of that state.
-        let sizes = other.accumulated.iter().map(Accumulated::size);
-        self.memory
-            .try_grow(sizes.sum::<usize>().saturating_mul(2))?;
-        for (one, other) in self.accumulated.iter_mut().zip(&mut other.accumulated) {
-            one.merge(&other.state()?, count)?;
+        for (one, other) in self.accumulated.iter_mut().zip(other.accumulated) {
+            if let Some(mut other) = one.absorb(other) {
+                // The partial state and a copy of it exist at the same time.
+                self.memory.try_grow(other.size().saturating_mul(2))?;
+                one.merge(&other.state()?, count)?;
+            }
         }
-        drop(other);
+        drop(other.memory);
         self.account_for()
     }
 
