@@ -4,4 +4,5 @@ mod blocks;
 mod reader;
 mod table;
 
+pub(super) use blocks::SparseBlocks;
 pub(super) use table::SparseTable;
