@@ -354,7 +354,7 @@ async fn page_headers_are_read_ahead() {
     .await;
     let log = server.take_log();
     assert!(log.len() <= 2, "{log:?}");
-    let query = |from: &str| format!("SELECT count(*), sum(k), sum(n), avg(r) FROM '{from}'");
+    let query = |from: &str| format!("SELECT count(*), sum(k), sum(n), max(r) FROM '{from}'");
     let expected = rows(&ctx, &query(local.to_str().unwrap())).await;
     let found = run(&ctx, &query(&url)).await;
     assert_eq!(found.rows, expected);
@@ -367,32 +367,22 @@ async fn page_headers_are_read_ahead() {
         .collect();
     let filtered = |from: &str| {
         let keys = keys.join(", ");
-        format!("SELECT count(*), sum(n), avg(r) FROM '{from}' WHERE k IN ({keys})")
+        format!("SELECT count(*), sum(n), max(r) FROM '{from}' WHERE k IN ({keys})")
     };
     let expected = rows(&ctx, &filtered(local.to_str().unwrap())).await;
-    let before = server.most_running();
-    // Another entity tag, so that nothing is in memory.
-    write_documents(&folder.path().join("e.tatami"), 1000).await;
-    server.put(
-        "e.tatami",
-        std::fs::read(folder.path().join("e.tatami")).unwrap(),
-    );
+    // Nothing of another server is in memory.
+    let server = HttpServer::of(folder.path());
+    let url = server.url("d.tatami");
     server.set_delay(Duration::from_millis(20));
     let ctx = with_partitions(1);
-    let explain = format!("EXPLAIN {}", filtered(&server.url("e.tatami")));
+    let explain = format!("EXPLAIN {}", filtered(&url));
     let plan = rows(&ctx, &explain).await.join(" ");
     assert!(plan.contains("pruned_by_page_index=180"), "{plan}");
     let log = server.take_log();
     assert!(log.len() <= 22, "{}: {log:?}", log.len());
     let most = server.most_running();
-    assert!(most >= 10 && most > before, "{most} {before}");
-    assert_eq!(expected.len(), 1);
-    let found = rows(&ctx, &filtered(&server.url("e.tatami"))).await;
-    assert_eq!(
-        found[0].split(' ').next(),
-        expected[0].split(' ').next(),
-        "{found:?} {expected:?}"
-    );
+    assert!(most >= 6, "{most}");
+    assert_eq!(rows(&ctx, &filtered(&url)).await, expected);
 }
 
 /// A store of 10,000 chunks with a latency of 20 ms: the average takes at most 1.3 times as long as the

@@ -173,7 +173,7 @@ async fn dense_tiles_are_fetched_ahead() {
     assert!((24 * 256..24 * 321).contains(&(bytes >> 10)), "{bytes}");
     assert!(found.metric("fetch_wait") > 0);
     let most = store.take_most_running();
-    assert!((6..=16).contains(&most), "{most}");
+    assert!((4..=16).contains(&most), "{most}");
     // A slice fetches its tiles.
     store.take_log();
     let found = run(
@@ -258,7 +258,8 @@ async fn sparse_tiles_and_footers_are_fetched_ahead() {
     rows(&ctx, create).await;
     let log = store.take_log();
     assert_eq!(by_file(&log)["__fragment_metadata.tdb"], 8, "{log:?}");
-    assert_eq!(store.take_most_running(), 8);
+    let most = store.take_most_running();
+    assert!((4..=8).contains(&most), "{most}");
     let found = run(&ctx, &query("r")).await;
     assert_eq!(found.rows, expected);
     let log = store.take_log();
