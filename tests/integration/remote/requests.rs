@@ -308,8 +308,9 @@ async fn pages_of_documents_are_fetched_ahead() {
     // 20 row groups, the first and last of which are in memory with the head and the footer.
     let requests = found.metric("requests");
     assert!((15..=20).contains(&requests), "{requests}");
+    // Eight blocks are in flight, and those of a row group share its request.
     let most = server.most_running();
-    assert!(most >= 6, "{most}");
+    assert!(most >= 3, "{most}");
     // A filter that zones answer fetches one row group.
     server.set_delay(Duration::ZERO);
     server.take_log();
