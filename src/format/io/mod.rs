@@ -5,6 +5,8 @@
 pub(crate) mod cache;
 pub(crate) mod handles;
 pub mod identity;
+#[cfg(all(feature = "remote", any(feature = "tatami", feature = "tiledb")))]
+pub(crate) mod parallel;
 pub mod place;
 #[cfg(feature = "remote")]
 pub mod remote;

@@ -12,10 +12,6 @@ use crate::format::io::handles;
 use crate::format::io::remote::{Part, RemoteDirectory, RemoteObject, RemotePlace};
 use crate::format::io::storage::Storage;
 
-/// The maximum number of files in an object store that are opened at the same time.
-#[cfg(feature = "tiledb")]
-const FILES_AT_A_TIME: usize = 16;
-
 /// A file or directory of the file system or of an object store, which may not exist.
 #[derive(Debug, Clone)]
 pub enum Place {
@@ -88,32 +84,6 @@ impl Place {
                 None => Err(not_found(place.path())),
             },
         }
-    }
-
-    /// Opens several files. Those of an object store are opened by several threads, because each waits for
-    /// requests most of the time.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::open`].
-    #[cfg(feature = "tiledb")]
-    pub(crate) fn open_all(places: &[Self]) -> Result<Vec<Storage>> {
-        if places.iter().all(Self::is_local) {
-            return places.iter().map(Self::open).collect();
-        }
-        let size = places.len().div_ceil(FILES_AT_A_TIME).max(1);
-        std::thread::scope(|scope| {
-            let threads = places.chunks(size).map(|part| {
-                scope.spawn(move || part.iter().map(Self::open).collect::<Result<Vec<_>>>())
-            });
-            let threads: Vec<_> = threads.collect();
-            let mut opened = Vec::with_capacity(places.len());
-            for (thread, part) in threads.into_iter().zip(places.chunks(size)) {
-                let panicked =
-                    |_| Error::invalid(part[0].path(), "cannot be opened: internal error");
-                opened.extend(thread.join().map_err(panicked)??);
-            }
-            Ok(opened)
-        })
     }
 
     /// Reads the whole file.

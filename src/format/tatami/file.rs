@@ -47,6 +47,9 @@ pub struct TatamiFile {
     dictionaries: Box<[OnceLock<Vec<u8>>]>,
     /// The directory of each blob column, in the order of the footer.
     blob_directories: Box<[OnceLock<BlobDirectory>]>,
+    /// Held while headers of pages of a row group are read ahead.
+    #[cfg(feature = "remote")]
+    reading_ahead: Box<[tokio::sync::Mutex<()>]>,
 }
 
 impl TatamiFile {
@@ -127,6 +130,10 @@ impl TatamiFile {
             blooms: caches(footer.blooms.len()),
             dictionaries: caches(footer.dictionaries.len()),
             blob_directories: caches(footer.blobs.len()),
+            #[cfg(feature = "remote")]
+            reading_ahead: std::iter::repeat_with(tokio::sync::Mutex::default)
+                .take(groups)
+                .collect(),
             storage,
             access,
             header,
@@ -217,6 +224,28 @@ impl TatamiFile {
         let pages = read_pages(&self.storage, self.access, chunk)?
             .map_err(|fault| self.error(self.part(Some(group), column, ""), fault))?;
         Ok(cache.get_or_init(|| pages))
+    }
+
+    /// Returns `true` if the headers of a column's pages in a row group have been read.
+    #[cfg(feature = "remote")]
+    pub(crate) fn knows_pages(&self, group: usize, column: usize) -> bool {
+        let cache = self.pages.get(group * self.schema().fields.len() + column);
+        cache.is_some_and(|pages| pages.get().is_some())
+    }
+
+    /// Returns the locks to hold while headers of pages of these row groups are read ahead. `groups` are
+    /// ascending.
+    #[cfg(feature = "remote")]
+    pub(crate) fn reading_ahead(
+        &self,
+        groups: impl Iterator<Item = usize>,
+    ) -> Vec<&tokio::sync::Mutex<()>> {
+        let mut groups: Vec<usize> = groups.collect();
+        groups.dedup();
+        let locks = groups.into_iter();
+        locks
+            .filter_map(|group| self.reading_ahead.get(group))
+            .collect()
     }
 
     /// Returns the row ranges of the pages of a row group, counted from its start, if the pages of all

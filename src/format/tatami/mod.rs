@@ -58,6 +58,8 @@ pub use layout::schema::{
     Field, Schema,
 };
 pub use layout::types::{Codec, ColumnType, Encoding};
+#[cfg(feature = "remote")]
+pub(crate) use pages::ahead::read_headers_ahead;
 pub use pages::bitmap::{Bitmap, Validity};
 pub use pages::page::{MAX_PAGE_ROWS, Page};
 pub use pages::page_index::PageIndexEntry;

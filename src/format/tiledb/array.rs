@@ -13,7 +13,7 @@ use crate::format::tiledb::directory::{
     Commits, Committed, Delete, MetadataValue, Stamp, TimeWindow, files, metadata, now,
 };
 use crate::format::tiledb::fault::Fault;
-use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
+use crate::format::tiledb::fragment::{Field, FieldKind, Fragment, open_metadata};
 use crate::format::tiledb::schema::{DimensionLabel, Enumeration, Schema};
 use crate::format::tiledb::sparse::any_meet;
 
@@ -145,7 +145,7 @@ impl TileDbArray {
         let commits = Commits::read(&place, window, schema.is_sparse, key)?;
         let mut fragments = Vec::with_capacity(commits.fragments.len());
         let metadata: Vec<_> = commits.fragments.iter().map(Committed::metadata).collect();
-        let metadata = Place::open_all(&metadata)?;
+        let metadata = open_metadata(path, &metadata)?;
         for (committed, metadata) in commits.fragments.into_iter().zip(metadata) {
             let fragment = Fragment::open(committed, metadata, access, key, |name| {
                 let of_fragment = schemas.get(name)?;

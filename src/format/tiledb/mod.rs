@@ -27,6 +27,8 @@ mod codecs;
 mod dense;
 mod directory;
 mod fault;
+#[cfg(feature = "remote")]
+pub(crate) mod fetch;
 mod fragment;
 mod group;
 mod reader;
@@ -52,6 +54,8 @@ pub use schema::{
     Interval, Layout, Pipeline, Representation, Scalar, Schema,
 };
 pub use sparse::SparseReader;
+#[cfg(feature = "remote")]
+pub(crate) use sparse::needed_tiles;
 pub use verify::{Verification, verify};
 pub use writer::{
     ArrayWriter, CellSpool, DenseCellWriter, DenseWriter, SparseWriter, WriteOptions, default_fill,

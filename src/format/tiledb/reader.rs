@@ -8,6 +8,8 @@ use crate::format::tiledb::bytes::u64s;
 use crate::format::tiledb::codecs::{Codecs, Steps};
 use crate::format::tiledb::directory::Region;
 use crate::format::tiledb::fault::Fault;
+#[cfg(feature = "remote")]
+use crate::format::tiledb::fetch::FetchedTiles;
 use crate::format::tiledb::fragment::{Field, FieldFile, Fragment, MAX_TILE_CELLS};
 use crate::format::tiledb::schema::CellValues;
 use crate::format::tiledb::tile;
@@ -20,6 +22,8 @@ pub struct TileReader {
     region: Region,
     offsets: Vec<u8>,
     bytes_read: u64,
+    #[cfg(feature = "remote")]
+    fetched: FetchedTiles,
 }
 
 /// The positions in a tile of the first bytes of a part of it.
@@ -30,6 +34,12 @@ pub(crate) struct Starts {
 }
 
 impl TileReader {
+    /// Reads tiles from these bytes, if they have them, until other bytes are set.
+    #[cfg(feature = "remote")]
+    pub(crate) fn set_fetched(&mut self, fetched: FetchedTiles) {
+        self.fetched = fetched;
+    }
+
     /// The number of stored bytes that were read since the reader was created.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
@@ -166,7 +176,14 @@ impl TileReader {
     ) -> Result<usize> {
         let (storage, range) = fragment.tile_range(field, file, tile)?;
         self.bytes_read += range.end.saturating_sub(range.start);
-        let stored = self.region.read(storage, fragment.access(), range)?;
+        #[cfg(feature = "remote")]
+        let fetched = self.fetched.find(storage, &range);
+        #[cfg(not(feature = "remote"))]
+        let fetched: Option<&Vec<u8>> = None;
+        let stored: &[u8] = match fetched {
+            Some(fetched) => fetched,
+            None => self.region.read(storage, fragment.access(), range)?,
+        };
         let key = fragment.key();
         let codecs = &mut self.codecs;
         match tile::decode(codecs, steps, key, stored, length, needed, output, texts) {

@@ -1,5 +1,6 @@
 //! Creates the object store of a URL from the environment and from options.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::memory::InMemory;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, HeaderMap, HeaderValue, ObjectStore, Result, RetryConfig,
+    BackoffConfig, ClientConfigKey, ClientOptions, Error, HeaderMap, HeaderValue, ObjectStore,
+    Result, RetryConfig,
 };
 use url::{Position, Url};
 
@@ -149,6 +151,19 @@ fn client() -> ClientOptions {
         .with_connect_timeout(CONNECT_TIMEOUT)
 }
 
+/// Returns the settings of the client of a provider: those of environment variables that begin with
+/// `prefix`, such as `AZURE_ALLOW_HTTP`, and [`client`]'s for all others.
+fn client_of(prefix: &str, variables: impl Iterator<Item = (OsString, OsString)>) -> ClientOptions {
+    let settings = variables.filter_map(|(name, value)| {
+        let name = name.to_str()?.strip_prefix(prefix)?.to_ascii_lowercase();
+        let key: ClientConfigKey = name.parse().ok()?;
+        Some((key, value.into_string().ok()?))
+    });
+    settings.fold(client(), |client, (key, value)| {
+        client.with_config(key, value)
+    })
+}
+
 fn retries() -> RetryConfig {
     RetryConfig {
         max_retries: MAX_RETRIES,
@@ -191,8 +206,10 @@ fn is_machine_of(provider: &str, file: &str) -> bool {
 
 fn s3(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
     let bucket = url.host_str().unwrap_or_default();
+    let client = client_of("AWS_", std::env::vars_os());
     let mut builder = AmazonS3Builder::from_env()
-        .with_client_options(client())
+        // Replaces the settings that `from_env` has read.
+        .with_client_options(client.clone())
         .with_retry(retries())
         .with_bucket_name(bucket);
     for (name, value) in options {
@@ -238,7 +255,7 @@ fn s3(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
         if let Some(region) = &profile.region {
             builder = builder.with_region(region);
         } else if endpoint.is_none() {
-            builder = builder.with_region(aws::region(bucket, client())?);
+            builder = builder.with_region(aws::region(bucket, client)?);
         }
     }
     Ok(Arc::new(builder.build()?))
@@ -246,7 +263,7 @@ fn s3(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
 
 fn gcs(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
-        .with_client_options(client())
+        .with_client_options(client_of("GOOGLE_", std::env::vars_os()))
         .with_retry(retries())
         .with_bucket_name(url.host_str().unwrap_or_default());
     for (name, value) in options {
@@ -273,7 +290,7 @@ fn gcs(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
 
 fn azure(url: &Url, options: &[StoreOption]) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = MicrosoftAzureBuilder::from_env()
-        .with_client_options(client())
+        .with_client_options(client_of("AZURE_", std::env::vars_os()))
         .with_retry(retries())
         .with_url(url.as_str());
     for (name, value) in options {
@@ -332,6 +349,41 @@ mod tests {
             assert!(created(url, &[]).unwrap().is_some(), "{url}");
         }
         assert!(created("ftp://h/a", &[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn clients_are_set_up_by_the_environment() {
+        let variables = || {
+            let variables = [
+                ("AZURE_ALLOW_HTTP", "true"),
+                ("AZURE_TIMEOUT", "7 seconds"),
+                ("AZURE_STORAGE_ACCOUNT_NAME", "me"),
+                ("AWS_PROXY_URL", "http://proxy"),
+            ];
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+        };
+        let value = |prefix, key| client_of(prefix, variables()).get_config_value(&key);
+        let is =
+            |value: Option<String>, expected: &str| assert_eq!(value.as_deref(), Some(expected));
+        is(value("AZURE_", ClientConfigKey::AllowHttp), "true");
+        is(value("AZURE_", ClientConfigKey::Timeout), "7 seconds");
+        assert_eq!(value("AZURE_", ClientConfigKey::ProxyUrl), None);
+        is(value("AWS_", ClientConfigKey::ProxyUrl), "http://proxy");
+        is(value("AWS_", ClientConfigKey::AllowHttp), "false");
+        let default = client().get_config_value(&ClientConfigKey::Timeout);
+        assert_eq!(value("AWS_", ClientConfigKey::Timeout), default);
+        // The client reaches the store.
+        let with = |variables: &[(&str, &str)]| {
+            let variables = variables.iter();
+            let variables = variables.map(|(name, value)| (name.into(), value.into()));
+            MicrosoftAzureBuilder::new()
+                .with_client_options(client_of("AZURE_", variables))
+                .get_config_value(&AzureConfigKey::Client(ClientConfigKey::AllowHttp))
+        };
+        is(with(&[("AZURE_ALLOW_HTTP", "yes")]), "yes");
+        is(with(&[]), "false");
     }
 
     #[test]

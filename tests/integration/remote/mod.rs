@@ -10,6 +10,8 @@ mod faults;
 mod references;
 mod requests;
 mod stores;
+#[cfg(feature = "tiledb")]
+mod tiles;
 
 use std::path::Path;
 

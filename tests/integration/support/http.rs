@@ -182,6 +182,8 @@ impl HttpServer {
 }
 
 fn serve(connection: &TcpStream, shared: &Shared) {
+    // Otherwise the system may hold back an answer until the client has acknowledged the one before.
+    let _ = connection.set_nodelay(true);
     let mut reader = BufReader::new(connection);
     while let Some((request, headers, content)) = read_request(&mut reader) {
         let running = shared.running.fetch_add(1, Ordering::SeqCst) + 1;
@@ -340,11 +342,12 @@ fn answer(
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{validator}Accept-Ranges: bytes\r\n{extra}\r\n"
     );
-    let mut is_sent = connection.write_all(head.as_bytes()).is_ok();
+    let mut message = head.into_bytes();
     if method == "GET" {
         shared.state.lock().unwrap().sent += body.len();
-        is_sent &= connection.write_all(body).is_ok();
+        message.extend_from_slice(body);
     }
+    let is_sent = connection.write_all(&message).is_ok();
     is_sent && fault != Some(FaultKind::Truncated)
 }
 

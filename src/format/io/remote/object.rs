@@ -5,6 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+#[cfg(feature = "tiledb")]
+use futures::FutureExt;
+#[cfg(feature = "tiledb")]
+use futures::future::{BoxFuture, Shared, WeakShared};
 use object_store::Error as StoreError;
 
 use crate::error::{Error, ErrorLocation, Result};
@@ -42,7 +46,14 @@ pub struct RemoteObject {
     whole: Option<Bytes>,
     /// Held while a thread reads ahead, so that others wait for the same bytes.
     reading: Mutex<()>,
+    /// The running requests of [`Self::fetch_ahead`], and their ranges.
+    #[cfg(feature = "tiledb")]
+    ahead: Mutex<Vec<(Range<u64>, WeakShared<Ahead>)>>,
 }
+
+/// A request for more bytes than are needed now; `None` if it failed.
+#[cfg(feature = "tiledb")]
+type Ahead = BoxFuture<'static, Option<Bytes>>;
 
 impl RemoteObject {
     /// Opens an object, and reads its first bytes; `None` if there is no such object.
@@ -65,6 +76,8 @@ impl RemoteObject {
             segments,
             whole: is_whole.then(|| answer.bytes.clone()),
             reading: Mutex::new(()),
+            #[cfg(feature = "tiledb")]
+            ahead: Mutex::default(),
         };
         let head = 0..answer.bytes.len() as u64;
         if !is_whole && object.segments().find(&head).is_none() {
@@ -94,7 +107,7 @@ impl RemoteObject {
     }
 
     /// Returns a range without a request, if it is in memory.
-    fn kept(&self, range: &Range<u64>) -> Option<Bytes> {
+    pub(super) fn kept(&self, range: &Range<u64>) -> Option<Bytes> {
         match &self.whole {
             Some(whole) => Some(whole.slice(range.start as usize..range.end as usize)),
             None => self.segments().find(range),
@@ -220,6 +233,66 @@ impl RemoteObject {
         let kept = self.place.kept(Part::Range(range.start, range.end)).await;
         let (_, bytes) = kept.filter(|(version, _)| *version == self.version)?;
         (bytes.len() as u64 == range.end - range.start).then_some(bytes)
+    }
+
+    /// Returns a small range, with the number of requests that this took and of the bytes that they
+    /// fetched. A request fetches more than the range, and keeps the bytes in memory: 64 KiB at first, and
+    /// 1 MiB if the bytes before the range are there already, as in a scan. Ranges that a running request
+    /// covers wait for it. Must run on the thread of requests.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::read_at`].
+    #[cfg(feature = "tiledb")]
+    pub(crate) async fn fetch_ahead(
+        self: &Arc<Self>,
+        range: Range<u64>,
+    ) -> Result<(Bytes, u64, u64)> {
+        if let Some(bytes) = self.find(&range).await {
+            return Ok((bytes, 0, 0));
+        }
+        self.check(&range)?;
+        let length = range.end - range.start;
+        let (wide, request, requests) = self.request_ahead(&range);
+        if let Some(bytes) = request.await {
+            let from = (range.start - wide.start) as usize;
+            let fetched = requests * bytes.len() as u64;
+            return Ok((bytes.slice(from..from + length as usize), requests, fetched));
+        }
+        // Reports the error.
+        let bytes = self.fetch(range).await?;
+        Ok((bytes, 1, length))
+    }
+
+    /// Returns a running request that covers a range, or a new one, with its range. The number is 1 if the
+    /// request is new.
+    #[cfg(feature = "tiledb")]
+    fn request_ahead(self: &Arc<Self>, range: &Range<u64>) -> (Range<u64>, Shared<Ahead>, u64) {
+        let mut running = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|(_, request)| request.upgrade().is_some());
+        let covers = |of: &Range<u64>| of.start <= range.start && range.end <= of.end;
+        for (wide, request) in running.iter() {
+            if let (true, Some(request)) = (covers(wide), request.upgrade()) {
+                return (wide.clone(), request, 0);
+            }
+        }
+        let [min, max] = READ_AHEAD;
+        let is_next = |of: &Range<u64>| of.start < range.start && range.start <= of.end;
+        let is_scan =
+            running.iter().any(|(wide, _)| is_next(wide)) || self.segments().reaches(range.start);
+        let ahead = range.start + if is_scan { max } else { min };
+        let wide = range.start..range.end.max(ahead).min(self.size());
+        let (object, start, end) = (Arc::clone(self), wide.start, wide.end);
+        let request: Ahead = Box::pin(async move {
+            let (part, length) = (Part::Range(start, end), end - start);
+            let answer = object.place.get(part, Some(&object.version), length).await;
+            let bytes = object.checked(answer, length).ok()?;
+            object.segments().insert(start, bytes.clone());
+            Some(bytes)
+        });
+        let request = request.shared();
+        // The request has not been polled, so it is not complete.
+        running.extend(request.downgrade().map(|weak| (wide.clone(), weak)));
+        (wide, request, 1)
     }
 
     /// Puts ranges into the cache of the session, if it has one. Must run on the thread of requests.

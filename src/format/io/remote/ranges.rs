@@ -24,16 +24,27 @@ pub(crate) struct FetchedRanges {
 }
 
 /// Fetches ranges of an object at the same time, with one request for those that are close to each other.
+/// Ranges that are in memory take none.
 /// Must run on the thread of requests.
 pub(crate) async fn fetch_ranges(
     object: &Arc<RemoteObject>,
     ranges: &[Range<u64>],
 ) -> Result<FetchedRanges> {
-    let all: Vec<_> = ranges
+    // The requests for ranges that are not in the object fail.
+    let is_valid = |range: &Range<u64>| range.start <= range.end && range.end <= object.size();
+    let kept = |range| is_valid(range).then(|| object.kept(range)).flatten();
+    let mut parts: Vec<Option<Bytes>> = ranges.iter().map(kept).collect();
+    let is_missing = |number: &usize| parts[*number].is_none();
+    let missing: Vec<usize> = (0..ranges.len()).filter(is_missing).collect();
+    let of_missing = missing
         .iter()
-        .map(|range| Some((0, range.clone())))
-        .collect();
-    let fetches = merged(&all).into_iter().map(|numbers| async move {
+        .map(|number| Some((0, ranges[*number].clone())));
+    let requests = merged(&of_missing.collect::<Vec<_>>());
+    let fetches = requests.into_iter().map(|group| {
+        let numbers = group.into_iter().map(|number| missing[number]);
+        numbers.collect::<Vec<usize>>()
+    });
+    let fetches = fetches.map(|numbers| async move {
         let ends = numbers.iter().map(|number| ranges[*number].end);
         let covered = ranges[numbers[0]].start..ends.max().unwrap_or(0);
         let found = match covered.is_empty() {
@@ -50,20 +61,21 @@ pub(crate) async fn fetch_ranges(
         };
         Ok::<_, Error>((numbers, covered.start, bytes, requests))
     });
-    let mut fetched = FetchedRanges {
-        parts: vec![Bytes::new(); ranges.len()],
-        requests: 0,
-        bytes_fetched: 0,
-    };
+    let (mut all_requests, mut bytes_fetched) = (0, 0);
     for (numbers, start, bytes, requests) in try_join_all(fetches).await? {
-        fetched.requests += requests;
-        fetched.bytes_fetched += requests * bytes.len() as u64;
+        all_requests += requests;
+        bytes_fetched += requests * bytes.len() as u64;
         for number in numbers {
             let Range { start: from, end } = ranges[number];
-            fetched.parts[number] = bytes.slice((from - start) as usize..(end - start) as usize);
+            parts[number] = Some(bytes.slice((from - start) as usize..(end - start) as usize));
         }
     }
-    Ok(fetched)
+    Ok(FetchedRanges {
+        // Every range was in memory or in a request.
+        parts: parts.into_iter().map(Option::unwrap_or_default).collect(),
+        requests: all_requests,
+        bytes_fetched,
+    })
 }
 
 /// Groups the numbers of ranges that one request should cover, each with the file it is in. `None`

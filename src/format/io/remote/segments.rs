@@ -44,6 +44,15 @@ impl Segments {
         parts.any(|(start, bytes)| start + bytes.len() as u64 == offset)
     }
 
+    /// Returns `true` if a part that is not at the start of the object contains the byte before an offset.
+    #[cfg(any(test, feature = "tiledb"))]
+    pub fn reaches(&self, offset: u64) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|(start, bytes)| {
+            *start > 0 && *start < offset && offset <= start + bytes.len() as u64
+        })
+    }
+
     /// Adds a part, and drops others if there are too many bytes.
     pub fn insert(&mut self, start: u64, bytes: Bytes) {
         self.bytes += bytes.len();
@@ -87,6 +96,8 @@ mod tests {
         assert_eq!(segments.find(&(20..23)).unwrap(), "uvw");
         assert_eq!(segments.find(&(15..21)), None);
         assert!(segments.ends_at(16) && !segments.ends_at(17));
+        let reaches = [10, 11, 16, 17].map(|offset| segments.reaches(offset));
+        assert_eq!(reaches, [false, true, true, false]);
         segments.insert(100, Bytes::from(vec![0; MAX_BYTES]));
         assert_eq!(segments.find(&(11..13)), None);
         assert!(segments.find(&(100..101)).is_some());

@@ -1,5 +1,7 @@
 //! The pages of columns: where they are, and how their values are decompressed and decoded.
 
+#[cfg(feature = "remote")]
+pub(super) mod ahead;
 pub(super) mod bitmap;
 pub(super) mod decode;
 pub(super) mod page;

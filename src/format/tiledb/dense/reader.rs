@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::dense::{Window, WindowSource};
+#[cfg(feature = "remote")]
+use crate::format::tiledb::fetch::FetchedTiles;
 use crate::format::tiledb::fragment::Field;
 use crate::format::tiledb::reader::{Starts, TileReader};
 use crate::format::tiledb::schema::Attribute;
@@ -35,6 +37,12 @@ impl DenseReader {
             spare: Vec::new(),
             fields: HashMap::new(),
         }
+    }
+
+    /// Reads tiles from these bytes, if they have them, until other bytes are set.
+    #[cfg(feature = "remote")]
+    pub(crate) fn set_fetched(&mut self, fetched: FetchedTiles) {
+        self.tiles.set_fetched(fetched);
     }
 
     /// The number of stored bytes that were read since the reader was created.

@@ -122,6 +122,19 @@ impl Field {
         })
     }
 
+    /// The files of the field.
+    #[cfg(feature = "remote")]
+    pub(crate) fn files(&self) -> impl Iterator<Item = FieldFile> {
+        let files = [
+            (FieldFile::Fixed, &self.fixed),
+            (FieldFile::Variable, &self.variable),
+            (FieldFile::Validity, &self.validity),
+        ];
+        files
+            .into_iter()
+            .filter_map(|(file, steps)| steps.is_some().then_some(file))
+    }
+
     /// The name of a file of the field in the directory of the fragment.
     pub(crate) fn file_name(&self, file: FieldFile) -> String {
         let stem = match self.kind {

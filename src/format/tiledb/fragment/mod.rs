@@ -5,11 +5,14 @@ pub(crate) mod footer;
 mod rtree;
 mod statistics;
 mod summary;
+mod tiles;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
+#[cfg(feature = "remote")]
+use crate::format::io::parallel::call_all;
 use crate::format::io::place::Place;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
@@ -19,6 +22,7 @@ use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::schema::{Interval, Schema};
 use crate::format::tiledb::tile::{GENERIC_HEADER_BYTES, GenericHeader};
 use footer::Footer;
+use tiles::Slot;
 
 pub(crate) use field::FieldFile;
 pub use field::{Field, FieldKind};
@@ -53,19 +57,20 @@ pub struct Fragment {
     processed: OnceLock<Vec<String>>,
 }
 
-/// The files of one field and the positions of its tiles.
-#[derive(Debug, Default)]
-struct Slot {
-    fixed: TileFile,
-    variable: TileFile,
-    validity: TileFile,
-    variable_sizes: OnceLock<Vec<u64>>,
-}
-
-#[derive(Debug, Default)]
-struct TileFile {
-    storage: OnceLock<Storage>,
-    offsets: OnceLock<Vec<u64>>,
+/// Opens the metadata files of several fragments, and reads the ends of those in an object store, where the
+/// footers are.
+pub(crate) fn open_metadata(path: &Path, places: &[Place]) -> Result<Vec<Storage>> {
+    #[cfg(feature = "remote")]
+    if !places.iter().all(Place::is_local) {
+        return call_all(path, places, |place| {
+            let storage = place.open()?;
+            let tail = storage.length().min(TAIL_BYTES);
+            storage.read_range(Access::Pread, storage.length() - tail..storage.length())?;
+            Ok(storage)
+        });
+    }
+    let _ = path;
+    places.iter().map(Place::open).collect()
 }
 
 impl Fragment {
@@ -292,86 +297,6 @@ impl Fragment {
             None => Vec::new(),
         };
         Ok(self.processed.get_or_init(|| markers))
-    }
-
-    /// Returns the part of a data file with a tile.
-    pub(crate) fn tile_range(
-        &self,
-        field: &Field,
-        file: FieldFile,
-        tile: u64,
-    ) -> Result<(&Storage, std::ops::Range<u64>)> {
-        let slot = self.slot(field)?;
-        let footer = &self.footer;
-        let (files, positions, sizes, part) = match file {
-            FieldFile::Fixed => (
-                &slot.fixed,
-                &footer.tile_offsets,
-                &footer.file_sizes,
-                "tile offsets",
-            ),
-            FieldFile::Variable => (
-                &slot.variable,
-                &footer.variable_tile_offsets,
-                &footer.variable_file_sizes,
-                "variable tile offsets",
-            ),
-            FieldFile::Validity => (
-                &slot.validity,
-                &footer.validity_tile_offsets,
-                &footer.validity_file_sizes,
-                "validity tile offsets",
-            ),
-        };
-        let offsets = self.tile_list(&files.offsets, positions[field.slot], part)?;
-        let missing = || Error::invalid(self.directory(), format!("has no tile {tile}"));
-        let tile = usize::try_from(tile).map_err(|_| missing())?;
-        let start = *offsets.get(tile).ok_or_else(missing)?;
-        let end = offsets.get(tile + 1).copied().unwrap_or(sizes[field.slot]);
-        let storage = match files.storage.get() {
-            Some(storage) => storage,
-            None => {
-                let opened = self.directory.join(field.file_name(file)).open()?;
-                files.storage.get_or_init(|| opened)
-            }
-        };
-        Ok((storage, start..end))
-    }
-
-    /// Returns the files of a field. All lists of the footer have as many slots.
-    fn slot(&self, field: &Field) -> Result<&Slot> {
-        let foreign = || Error::invalid(self.directory(), "the field is one of another fragment");
-        self.slots.get(field.slot).ok_or_else(foreign)
-    }
-
-    /// Returns the decoded size of the values of variable length of a tile.
-    pub(crate) fn variable_bytes(&self, field: &Field, tile: u64) -> Result<u64> {
-        let sizes = &self.slot(field)?.variable_sizes;
-        let position = self.footer.variable_tile_sizes[field.slot];
-        let sizes = self.tile_list(sizes, position, "variable tile sizes")?;
-        let size = usize::try_from(tile).ok().and_then(|tile| sizes.get(tile));
-        let missing = || Error::invalid(self.directory(), format!("has no tile {tile}"));
-        size.copied().ok_or_else(missing)
-    }
-
-    /// Returns a list with one number per tile, which is read on first use.
-    fn tile_list<'a>(
-        &self,
-        list: &'a OnceLock<Vec<u64>>,
-        position: u64,
-        part: &str,
-    ) -> Result<&'a Vec<u64>> {
-        if let Some(list) = list.get() {
-            return Ok(list);
-        }
-        let numbers = self.generic(position, part, |payload| {
-            let numbers = statistics::parse_list(payload)?;
-            match numbers.len() as u64 == self.tiles {
-                true => Ok(numbers),
-                false => Err(Fault::new("number of tiles", numbers.len(), self.tiles)),
-            }
-        })?;
-        Ok(list.get_or_init(|| numbers))
     }
 
     /// Reads and parses a generic tile of the metadata file.

@@ -9,10 +9,12 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::tiledb::array::TileDbArray;
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::directory::{Cells, Condition};
+#[cfg(feature = "remote")]
+use crate::format::tiledb::fetch::FetchedTiles;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
 use crate::format::tiledb::reader::TileReader;
+use crate::format::tiledb::sparse::checks::{Checks, fragment_of};
 use crate::format::tiledb::sparse::keys::{KeyTable, Seed, TileKeys};
-use crate::format::tiledb::sparse::overlap::meet;
 
 /// Maximum size of the coordinates that are kept. A tile that overlaps many others is compared with each of them.
 const MAX_CACHED_BYTES: usize = 16 << 20;
@@ -57,6 +59,12 @@ impl SparseReader {
             cached_bytes: 0,
             seed: Seed::random(),
         })
+    }
+
+    /// Reads tiles from these bytes, if they have them, until other bytes are set.
+    #[cfg(feature = "remote")]
+    pub(crate) fn set_fetched(&mut self, fetched: FetchedTiles) {
+        self.tiles.set_fetched(fetched);
     }
 
     /// The number of stored bytes that were read since the reader was created.
@@ -137,32 +145,19 @@ impl SparseReader {
     /// Returns `true` for each cell of a tile that counts, or `None` if all of them do.
     pub fn selection(&mut self, fragment: usize, tile: u64) -> Result<Option<Vec<bool>>> {
         let array = Arc::clone(&self.array);
-        // Every cell of every fragment counts.
-        if array.sparse_cells().is_some() {
+        let Some(checks) = Checks::of(&array, fragment)? else {
             return Ok(None);
-        }
-        let window = array.window_of_time();
-        let this = fragment_of(&array, fragment)?;
-        let (first, last) = this.timestamps();
-        let is_partial = this.has_timestamps() && !(window.start <= first && last <= window.end);
-        let has_rivals = !array.schema().allows_duplicates
-            && (this.has_timestamps() || array.fragments().len() > 1);
-        let deletes = array
-            .deletes()
-            .iter()
-            .filter(|delete| delete.timestamp >= first);
-        let deletes: Vec<_> = deletes.collect();
-        if !is_partial && !has_rivals && !this.has_deletes() && deletes.is_empty() {
-            return Ok(None);
-        }
+        };
+        let (window, this) = (array.window_of_time(), checks.fragment);
+        let (_, last) = this.timestamps();
         let mut selection = None;
-        if is_partial {
+        if checks.is_partial {
             let timestamps = self.timestamps(this, tile)?;
             let is_inside = |time: &u64| (window.start..=window.end).contains(time);
             selection = Some(timestamps.iter().map(is_inside).collect());
         }
-        if has_rivals {
-            self.drop_older(fragment, tile, &mut selection)?;
+        if let Some(rivals) = checks.rivals(&array, tile)? {
+            self.drop_older((fragment, tile), rivals, &mut selection)?;
         }
         if this.has_deletes() {
             let field = this.field(FieldKind::DeleteTimes)?;
@@ -172,16 +167,7 @@ impl SparseReader {
                 *is_selected &= time > window.end || time == u64::MAX;
             }
         }
-        for delete in deletes {
-            let file = |marker: &str| marker.rsplit('/').next().map(str::to_string);
-            let marker = file(&delete.marker);
-            if this
-                .processed_deletes()?
-                .iter()
-                .any(|processed| file(processed) == marker)
-            {
-                continue;
-            }
+        for delete in checks.deletes {
             let survives = self.evaluate(this, tile, &delete.condition)?;
             let mut applies = None;
             if this.has_timestamps() && delete.timestamp <= last {
@@ -243,36 +229,13 @@ impl SparseReader {
     /// Deselects cells of which there is a newer version in the window of time.
     fn drop_older(
         &mut self,
-        fragment: usize,
-        tile: u64,
+        own: (usize, u64),
+        rivals: Vec<(usize, u64)>,
         selection: &mut Option<Vec<bool>>,
     ) -> Result<()> {
         let array = Arc::clone(&self.array);
         let window = array.window_of_time();
-        let this = fragment_of(&array, fragment)?;
-        let bounds = Arc::clone(this.bounds()?);
-        let index = usize::try_from(tile).unwrap_or(usize::MAX);
-        let tile_box = bounds.of_tile(index);
-        let mut rivals = Vec::new();
-        for (other, rival) in array.fragments().iter().enumerate() {
-            let is_same = other == fragment;
-            let is_newer = rival.timestamps().1 >= this.timestamps().0;
-            if is_same && !this.has_timestamps() || !is_newer || rival.tiles() == 0 {
-                continue;
-            }
-            // The bounding box of a fragment is in memory; those of its tiles may have to be read.
-            let boxes = tile_box.as_deref().zip(rival.domain());
-            if boxes.is_some_and(|(tile, rival)| !meet(tile, rival)) {
-                continue;
-            }
-            // The tile of the fragment itself is compared as well: versions may be neighbours.
-            let tiles = rival.bounds()?.meeting(&bounds, index);
-            rivals.extend(tiles.into_iter().map(|tile| (other, tile as u64)));
-        }
-        if rivals.iter().all(|rival| *rival == (fragment, tile)) && !this.has_timestamps() {
-            return Ok(());
-        }
-        let keys = self.keys(fragment, tile)?;
+        let keys = self.keys(own.0, own.1)?;
         let version = |keys: &TileKeys, (fragment, tile): (usize, u64), cell: usize| -> Version {
             let time = match &keys.timestamps {
                 Some(timestamps) => timestamps[cell],
@@ -287,16 +250,13 @@ impl SparseReader {
         let table = KeyTable::new(&keys);
         let mut newest: Vec<Option<Version>> = vec![None; keys.len()];
         for (cell, first) in table.first.iter().enumerate() {
-            let version = version(&keys, (fragment, tile), cell);
+            let version = version(&keys, own, cell);
             if is_inside(&version, &keys) {
                 let newest = &mut newest[*first as usize];
                 *newest = Some(version).max(*newest);
             }
         }
-        for rival in rivals
-            .into_iter()
-            .filter(|rival| *rival != (fragment, tile))
-        {
+        for rival in rivals.into_iter().filter(|rival| *rival != own) {
             let others = self.keys(rival.0, rival.1)?;
             for cell in 0..others.len() {
                 if let Some(first) = table.find(&others, cell) {
@@ -309,7 +269,7 @@ impl SparseReader {
         }
         let selection = selection.get_or_insert_with(|| vec![true; keys.len()]);
         for (cell, (is_selected, first)) in selection.iter_mut().zip(&table.first).enumerate() {
-            let version = version(&keys, (fragment, tile), cell);
+            let version = version(&keys, own, cell);
             *is_selected &= newest[*first as usize] == Some(version);
         }
         Ok(())
@@ -343,11 +303,6 @@ impl SparseReader {
         }
         Ok(keys)
     }
-}
-
-fn fragment_of(array: &TileDbArray, fragment: usize) -> Result<&Fragment> {
-    let missing = || Error::invalid(array.path(), format!("has no fragment {fragment}"));
-    array.fragments().get(fragment).ok_or_else(missing)
 }
 
 #[cfg(test)]

@@ -42,15 +42,15 @@ pub(super) struct PageBlock {
 /// that row groups without a matching row are never read.
 #[derive(Debug, Clone)]
 pub(super) struct DocumentBlocks {
-    file: Arc<TatamiFile>,
+    pub(super) file: Arc<TatamiFile>,
     schema: SchemaRef,
     /// For each column of the table, its index in the file.
-    columns: Arc<[usize]>,
+    pub(super) columns: Arc<[usize]>,
     text: TextOptions,
     /// The column of the file whose pages are the blocks.
-    paged: Option<usize>,
+    pub(super) paged: Option<usize>,
     /// The ordinal after the last block of each row group.
-    ends: Arc<[u64]>,
+    pub(super) ends: Arc<[u64]>,
     /// For each row group, the length of the values that the scan reads, before compression.
     raw_bytes: Arc<[u64]>,
     /// The documents that calls of `matches` find.
@@ -114,7 +114,7 @@ impl DocumentBlocks {
     }
 
     /// The blocks of a row group.
-    fn in_group(&self, group: usize) -> Range<u64> {
+    pub(super) fn in_group(&self, group: usize) -> Range<u64> {
         let start = group.checked_sub(1).map_or(0, |before| self.ends[before]);
         start..self.ends[group]
     }
@@ -131,7 +131,7 @@ impl DocumentBlocks {
     }
 
     /// Returns the index of the row group that holds a block.
-    fn group_of(&self, block: u64) -> usize {
+    pub(super) fn group_of(&self, block: u64) -> usize {
         self.ends.partition_point(|end| *end <= block)
     }
 
@@ -182,11 +182,24 @@ impl DocumentBlocks {
         block.rows.end - block.rows.start == self.file.row_groups()[block.group].rows
     }
 
-    /// Returns the part of the bytes of a row group that the rows of a block take.
-    fn proportional(&self, block: &PageBlock, bytes: u64) -> u64 {
+    /// Returns the part of the bytes of a row group that the rows of a block take. In an object store, the
+    /// blocks of a row group count as equally large until their pages are known.
+    fn proportional(&self, block: u64, bytes: u64) -> Result<u64> {
+        #[cfg(feature = "remote")]
+        if self.file.storage().object().is_some() {
+            let group = self.group_of(block);
+            let known = self
+                .paged
+                .map(|column| self.file.knows_pages(group, column));
+            if known == Some(false) && group < self.ends.len() {
+                let blocks = self.in_group(group);
+                return Ok(bytes / (blocks.end - blocks.start).max(1));
+            }
+        }
+        let block = self.block(block)?;
         let rows = self.file.row_groups()[block.group].rows.max(1);
         let bytes = u128::from(bytes) * u128::from(block.rows.end - block.rows.start);
-        (bytes / u128::from(rows)) as u64
+        Ok((bytes / u128::from(rows)) as u64)
     }
 
     /// Returns the page of a column that holds exactly the rows of a block; `None` if there is none, or
@@ -259,6 +272,8 @@ impl BlockList for DocumentBlocks {
     }
 
     fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
+        #[cfg(feature = "remote")]
+        self.read_ahead_of(&[], blocks)?;
         let mut all = 0;
         for block in blocks {
             let PageBlock { rows, .. } = self.block(*block)?;
@@ -272,19 +287,22 @@ impl BlockList for DocumentBlocks {
     }
 
     fn block_bytes(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
-        let block = self.block(block)?;
-        let group = &self.file.row_groups()[block.group];
+        let Some(group) = self.file.row_groups().get(self.group_of(block)) else {
+            return internal_err!("there is no block {block}");
+        };
         let blobs = group.chunks.iter().filter_map(|chunk| {
             let (_, average) = self.file.blob_totals(chunk.column)?.average();
             Some(average.saturating_mul(chunk.values - chunk.nulls))
         });
         let bytes = blobs.fold(group.total_bytes, u64::saturating_add);
-        Ok(self.proportional(&block, bytes))
+        self.proportional(block, bytes)
     }
 
     fn block_cost(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
-        let block = self.block(block)?;
-        Ok(self.proportional(&block, self.raw_bytes[block.group]))
+        match self.raw_bytes.get(self.group_of(block)) {
+            Some(bytes) => self.proportional(block, *bytes),
+            None => internal_err!("there is no block {block}"),
+        }
     }
 
     fn pruning_labels(&self) -> PruningLabels {
@@ -368,6 +386,8 @@ impl BlockList for DocumentBlocks {
         blocks: &[u64],
         _options: &ReadOptions,
     ) -> Result<BlockStatistics> {
+        #[cfg(feature = "remote")]
+        self.read_ahead_of(columns, blocks)?;
         let blocks = blocks.iter().map(|block| self.block(*block));
         let blocks: Vec<PageBlock> = blocks.collect::<Result<_>>()?;
         let rows = blocks.iter().map(|block| block.rows.end - block.rows.start);
@@ -423,15 +443,14 @@ impl BlockList for DocumentBlocks {
     #[cfg(feature = "remote")]
     fn fetch(&self, block: u64, columns: &[usize], _options: &ReadOptions) -> Option<Fetch> {
         self.file.storage().object()?;
-        // An error is reported when the block is opened.
-        let block = self.block(block).ok()?;
+        let group = self.file.row_groups().get(self.group_of(block))?;
         let columns: Vec<_> = columns.iter().map(|column| self.columns[*column]).collect();
-        let stored = |column: &usize| {
-            let chunk = &self.file.row_groups()[block.group].chunks[*column];
-            self.proportional(&block, chunk.stored_bytes)
-        };
-        let bytes = columns.iter().map(stored).fold(0, u64::saturating_add);
-        fetch(&self.file, block, columns, bytes)
+        let stored = columns
+            .iter()
+            .map(|column| group.chunks[*column].stored_bytes);
+        let bytes = stored.fold(0, u64::saturating_add);
+        let bytes = self.proportional(block, bytes).ok()?;
+        Some(fetch(self.clone(), block, columns, bytes))
     }
 
     fn reader(

@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::common::{Result, internal_err};
+use datafusion::error::DataFusionError;
 
 use crate::error::Error;
 use crate::format::io::remote::{FetchedRanges, fetch_ranges, runtime};
-use crate::format::tatami::TatamiFile;
-use crate::provider::adapters::tatami::blocks::PageBlock;
+use crate::format::tatami::{TatamiFile, read_headers_ahead};
+use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
 use crate::provider::source::{Fetch, FetchedBlock};
 
-/// The maximum number of bytes of a column chunk that is fetched as a whole, because the headers of its pages
-/// lie between them.
+/// The maximum number of bytes of a column chunk that is read as a whole to find its pages, if some of them are
+/// going to be read.
 const MAX_WHOLE_CHUNK: u64 = 4 << 20;
+/// The maximum number of bytes of a column chunk that is read as a whole to find its pages when a query is
+/// planned, which may rule out most of them.
+const MAX_PLANNED_CHUNK: u64 = 1 << 20;
 
 /// The pages of a block.
 #[derive(Debug, Default)]
@@ -38,49 +42,103 @@ impl FetchedPages {
     }
 }
 
-/// Returns the fetch of the pages of a block, of these columns of the file; `None` if the file is not in an
-/// object store. `bytes` is their estimated size.
-pub(super) fn fetch(
-    file: &Arc<TatamiFile>,
-    block: PageBlock,
-    columns: Vec<usize>,
-    bytes: u64,
-) -> Option<Fetch> {
-    file.storage().object()?;
-    let file = Arc::clone(file);
-    Some(Fetch {
+/// Returns the fetch of the pages of a block, of these columns of the file. `bytes` is their estimated size.
+pub(super) fn fetch(blocks: DocumentBlocks, block: u64, columns: Vec<usize>, bytes: u64) -> Fetch {
+    Fetch {
         bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         fetched: Box::pin(async move {
-            let pages = fetch_pages(file, block, columns).await?;
+            let pages = fetch_pages(blocks, block, columns).await?;
             Ok(Box::new(pages) as FetchedBlock)
         }),
-    })
+    }
+}
+
+/// Reads the page headers of columns in row groups at the same time, given as pairs of a row group and a
+/// column, if the file is in an object store. Planning needs them one after another.
+fn read_ahead(file: &Arc<TatamiFile>, chunks: Vec<(usize, usize)>) -> Result<(), Error> {
+    if file.storage().object().is_none() {
+        return Ok(());
+    }
+    let read = read_headers_ahead(Arc::clone(file), chunks, MAX_PLANNED_CHUNK);
+    runtime::wait(read).map_err(Error::io(file.path(), "read"))??;
+    Ok(())
+}
+
+impl DocumentBlocks {
+    /// Returns the chunks of columns of the file that have the rows of a block, as pairs of a row group and a
+    /// column, with the chunk whose pages are the blocks.
+    fn chunks_of(&self, block: u64, columns: &[usize]) -> Vec<(usize, usize)> {
+        let group = self.group_of(block);
+        let columns = columns.iter().copied().chain(self.paged);
+        columns.map(|column| (group, column)).collect()
+    }
+
+    /// Reads the headers of the pages that are blocks, those of all row groups that hold these rows at the
+    /// same time.
+    pub fn read_ahead(&self, rows: impl Iterator<Item = u64>) -> Result<()> {
+        let Some(column) = self.paged else {
+            return Ok(());
+        };
+        let groups = self.file.row_groups();
+        let mut found = Vec::new();
+        for row in rows {
+            let group = groups.partition_point(|group| group.first_row + group.rows <= row);
+            if self.is_divided(group) && found.last() != Some(&(group, column)) {
+                found.push((group, column));
+            }
+        }
+        Ok(read_ahead(&self.file, found)?)
+    }
+
+    /// Returns `true` if a row group has more than one block.
+    fn is_divided(&self, group: usize) -> bool {
+        group < self.ends.len() && {
+            let blocks = self.in_group(group);
+            blocks.end - blocks.start > 1
+        }
+    }
+
+    /// Reads the headers of the pages that the statistics of blocks need, at the same time.
+    pub fn read_ahead_of(&self, columns: &[usize], blocks: &[u64]) -> Result<()> {
+        let mut chunks = Vec::new();
+        let mut last = None;
+        for block in blocks {
+            let group = self.group_of(*block);
+            if last == Some(group) || !self.is_divided(group) || self.paged.is_none() {
+                continue;
+            }
+            last = Some(group);
+            chunks.extend(self.paged.map(|column| (group, column)));
+            let stored = columns.iter().map(|column| self.columns[*column]);
+            let has_pages = |column: &usize| {
+                Some(*column) == self.file.schema().sort_key()
+                    || self.file.row_groups()[group].chunks[*column].nulls > 0
+            };
+            chunks.extend(stored.filter(has_pages).map(|column| (group, column)));
+        }
+        Ok(read_ahead(&self.file, chunks)?)
+    }
 }
 
 /// Finds and fetches pages. Dropping the future aborts the requests.
 async fn fetch_pages(
-    file: Arc<TatamiFile>,
-    block: PageBlock,
+    blocks: DocumentBlocks,
+    block: u64,
     columns: Vec<usize>,
-) -> Result<FetchedPages, Error> {
+) -> Result<FetchedPages> {
+    let file = Arc::clone(&blocks.file);
     let path = file.path().to_path_buf();
     let failed = |error| Error::io(&path, "read")(error);
     let Some(object) = file.storage().object().map(Arc::clone) else {
         return Ok(FetchedPages::default());
     };
-    let mut chunks = Vec::new();
-    for column in &columns {
-        let chunk = file.chunk(block.group, *column)?;
-        let range = chunk.first_page_offset..chunk.end().unwrap_or(0);
-        if range.end.saturating_sub(range.start) <= MAX_WHOLE_CHUNK {
-            chunks.push(range);
-        }
-    }
-    let whole = Arc::clone(&object);
-    let prefetched = runtime::spawn(async move { whole.prefetch_all(chunks).await });
-    let counted = prefetched.map_err(failed)?.await.map_err(failed)??;
-    // Reading the headers of pages may wait for requests.
-    let located = runtime::spawn_blocking(move || locate(&file, &block, &columns));
+    let chunks = blocks.chunks_of(block, &columns);
+    let counted = read_headers_ahead(Arc::clone(&file), chunks, MAX_WHOLE_CHUNK).await?;
+    // Reading the headers of pages waits for requests if they could not be read ahead.
+    let located = runtime::spawn_blocking(move || {
+        let block = blocks.block(block)?;
+        Ok::<_, DataFusionError>(locate(&blocks.file, &block, &columns)?)
+    });
     let ranges = located.map_err(failed)?.await.map_err(failed)??;
     let fetched = runtime::spawn(async move {
         let fetched = fetch_ranges(&object, &ranges).await?;

@@ -5,6 +5,8 @@ mod additions;
 mod columns;
 mod container;
 mod dense;
+#[cfg(feature = "remote")]
+mod fetching;
 mod format;
 mod functions;
 mod options;

@@ -187,6 +187,8 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
         // The first row that no block in `found` holds.
         let mut next = 0;
         while matches.next_batch(&mut documents)? {
+            #[cfg(feature = "remote")]
+            blocks.read_ahead(documents.iter().map(|hit| u64::from(hit.document)))?;
             for hit in documents.drain(..) {
                 let row = u64::from(hit.document);
                 if let Some(rows) = &mut rows {

@@ -9,6 +9,8 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 
 use crate::error::{Error, Result as FormatResult};
+#[cfg(feature = "remote")]
+use crate::format::tiledb::TileDbArray;
 use crate::format::tiledb::{Datatype, IndexBox, MAX_TILE_CELLS, Scalar};
 use crate::grid::reduce::CellType;
 use crate::grid::{
@@ -17,12 +19,16 @@ use crate::grid::{
 use crate::provider::adapters::tiledb::columns::{Column, converted};
 use crate::provider::adapters::tiledb::dense::labels::open_grid;
 use crate::provider::adapters::tiledb::dense::reader::DenseWindowReader;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tiledb::fetching;
 use crate::provider::adapters::tiledb::options::Extent;
 use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray, null_values};
 use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
+#[cfg(feature = "remote")]
+use crate::provider::source::Fetch;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{Availability, CellFormat, ColumnBounds, GridSource, WindowReader};
 
@@ -133,6 +139,24 @@ impl DenseGrid {
         IndexBox {
             ranges: ranges.collect(),
         }
+    }
+
+    /// Returns the cells of a window that are in a chunk, as indices in the domain of the array.
+    pub(in crate::provider::adapters::tiledb) fn cells_in_chunk(
+        &self,
+        window: &Window,
+        chunk: &[u64],
+    ) -> IndexBox {
+        let tile = self.chunk_grid.window(chunk);
+        let common = tile.ranges().iter().zip(window.ranges());
+        let common = common.map(|(a, b)| a.start.max(b.start)..a.end.min(b.end));
+        self.cells_of(&Window::new(common.collect()))
+    }
+
+    /// The open array.
+    #[cfg(feature = "remote")]
+    pub(in crate::provider::adapters::tiledb) fn array(&self) -> &Arc<TileDbArray> {
+        self.stored.array()
     }
 
     /// Returns `true` if missing cells of an attribute are null, and some cells may be missing.
@@ -364,6 +388,16 @@ impl GridSource for DenseGrid {
             true => self.contain_indices(attribute, windows, values),
             false => Ok(None),
         }
+    }
+
+    #[cfg(feature = "remote")]
+    fn fetch(
+        &self,
+        window: &Window,
+        attributes: &[usize],
+        _options: &ReadOptions,
+    ) -> Option<Fetch> {
+        fetching::of_window(self, window, attributes)
     }
 
     fn window_reader(

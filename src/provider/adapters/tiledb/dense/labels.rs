@@ -24,6 +24,8 @@ use crate::provider::catalog::description::{
 };
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_bounds::fold;
+#[cfg(feature = "remote")]
+use crate::provider::source::Fetch;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, FetchedBlock, GridSource, ReadCounts, WindowReader,
@@ -277,6 +279,15 @@ impl GridSource for LabelledGrid {
             Some(_) => Ok(None),
             None => self.grid.contained(attribute, windows, values, options),
         }
+    }
+
+    #[cfg(feature = "remote")]
+    fn fetch(&self, window: &Window, attributes: &[usize], options: &ReadOptions) -> Option<Fetch> {
+        let stored = attributes.iter().copied();
+        let stored: Vec<usize> = stored
+            .filter(|attribute| self.label(*attribute).is_none())
+            .collect();
+        self.grid.fetch(window, &stored, options)
     }
 
     fn window_reader(

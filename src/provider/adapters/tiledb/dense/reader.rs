@@ -13,6 +13,8 @@ use crate::format::tiledb::{DenseReader, IndexBox, TileBuffers};
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::adapters::tiledb::columns::NullValues;
 use crate::provider::adapters::tiledb::dense::grid::DenseGrid;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tiledb::fetching::fetched_tiles;
 use crate::provider::source::{FetchedBlock, GridSource, ReadCounts, WindowReader};
 
 /// The maximum number of cells of a window that is joined from several tiles.
@@ -73,10 +75,7 @@ impl DenseWindowReader {
         let count: u64 = lengths.product();
         let array = self.grid.stored.array();
         let chunk = ChunkGrid::nth_of(&self.chunks, column.parts.len() as u64);
-        let tile = self.grid.chunk_grid().window(&chunk);
-        let common = tile.ranges().iter().zip(window.ranges());
-        let common = common.map(|(a, b)| a.start.max(b.start)..a.end.min(b.end));
-        let common = self.grid.cells_of(&Window::new(common.collect()));
+        let common = self.grid.cells_in_chunk(window, &chunk);
         let shown = array.window(common.clone())?;
         let stored = &self.grid.stored.attributes()[column.attribute];
         let marks_missing = self.nulls.fill && stored.is_null_where_missing();
@@ -109,7 +108,16 @@ impl DenseWindowReader {
 }
 
 impl WindowReader for DenseWindowReader {
-    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
+    fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
+        #[cfg(feature = "remote")]
+        {
+            let fetched = fetched_tiles(fetched)?;
+            self.counts.requests += fetched.requests;
+            self.counts.bytes_fetched += fetched.bytes_fetched;
+            self.cells.set_fetched(fetched);
+        }
+        #[cfg(not(feature = "remote"))]
+        drop(fetched);
         self.chunks = self.grid.chunk_grid().chunks_in(window);
         let is_joined = self.chunks.iter().any(|range| range.end - range.start > 1);
         if is_joined && window.cells() > MAX_JOINED_CELLS {

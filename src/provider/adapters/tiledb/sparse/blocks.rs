@@ -17,10 +17,14 @@ use lru::LruCache;
 use crate::error::Result as FormatResult;
 use crate::format::tiledb::{Coordinates, Field, FieldKind, Fragment, Scalar, TileSummary};
 use crate::provider::adapters::tiledb::columns::{Column, NullValues};
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tiledb::fetching;
 use crate::provider::adapters::tiledb::sparse::reader::SparseBlockReader;
 use crate::provider::adapters::tiledb::stored::{StoredArray, null_values};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_bounds::fold;
+#[cfg(feature = "remote")]
+use crate::provider::source::Fetch;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, PruningLabels, RowCount,
     sum_of_integers,
@@ -28,8 +32,8 @@ use crate::provider::source::{
 
 /// The data tiles of all fragments, in the order of the fragments.
 #[derive(Debug, Clone)]
-pub(super) struct SparseBlocks {
-    pub(super) stored: Arc<StoredArray>,
+pub(in crate::provider::adapters::tiledb) struct SparseBlocks {
+    pub(in crate::provider::adapters::tiledb) stored: Arc<StoredArray>,
     /// The index of the first block of each fragment, then the number of blocks.
     starts: Arc<[u64]>,
     /// The number of fragments that may have a selected cell.
@@ -101,6 +105,13 @@ impl SparseBlocks {
             }
             _ => internal_err!("there is no block {block}"),
         }
+    }
+
+    /// Returns `true` if the cells of a tile that count are known from reading it before.
+    #[cfg(feature = "remote")]
+    pub fn knows_selection(&self, fragment: usize, tile: u64) -> bool {
+        let selections = self.selections.lock();
+        selections.is_ok_and(|selections| selections.contains(&(fragment, tile)))
     }
 
     /// Returns the number of cells of a block, including cells that do not count.
@@ -380,6 +391,11 @@ impl BlockList for SparseBlocks {
             Ok(low.zip(high))
         });
         self.stored.attributes()[attribute].contained(values, bounds)
+    }
+
+    #[cfg(feature = "remote")]
+    fn fetch(&self, block: u64, columns: &[usize], _options: &ReadOptions) -> Option<Fetch> {
+        fetching::of_block(self, block, columns)
     }
 
     fn reader(

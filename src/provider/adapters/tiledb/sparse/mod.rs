@@ -4,4 +4,6 @@ mod blocks;
 mod reader;
 mod table;
 
+#[cfg(feature = "remote")]
+pub(super) use blocks::SparseBlocks;
 pub(super) use table::SparseTable;

@@ -10,6 +10,8 @@ use datafusion::common::{Result, internal_err};
 
 use crate::format::tiledb::{SparseReader, TileBuffers};
 use crate::provider::adapters::tiledb::columns::NullValues;
+#[cfg(feature = "remote")]
+use crate::provider::adapters::tiledb::fetching::fetched_tiles;
 use crate::provider::adapters::tiledb::sparse::blocks::SparseBlocks;
 use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
 
@@ -97,7 +99,16 @@ impl SparseBlockReader {
 }
 
 impl BlockReader for SparseBlockReader {
-    fn open(&mut self, block: u64, _fetched: Option<FetchedBlock>) -> Result<()> {
+    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
+        #[cfg(feature = "remote")]
+        {
+            let fetched = fetched_tiles(fetched)?;
+            self.counts.requests += fetched.requests;
+            self.counts.bytes_fetched += fetched.bytes_fetched;
+            self.cells.set_fetched(fetched);
+        }
+        #[cfg(not(feature = "remote"))]
+        drop(fetched);
         self.tile = self.blocks.tile(block)?;
         self.selection = None;
         self.rows = 0;
