@@ -90,8 +90,8 @@ impl Place {
         }
     }
 
-    /// Opens several files. Those of an object store are opened by several threads, because each waits for
-    /// requests most of the time.
+    /// Opens several files. Files in an object store are opened by several threads, because opening one
+    /// mostly waits for requests.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open`].
