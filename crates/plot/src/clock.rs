@@ -360,7 +360,7 @@ mod tests {
     fn ticks_are_round_in_the_time_zone() {
         let zone = "Europe/Berlin".to_owned();
         let clock = Clock::new(Form::Timestamp, Some((zone.parse().unwrap(), zone)));
-        // Clocks go forward from 02:00 to 03:00 in this night.
+        // Clocks go forward from 02:00 to 03:00 on this night.
         let (low, high) = ("2024-03-30T23:00:00", "2024-03-31T04:00:00");
         let found = clock.ticks(at(low), at(high), 3000.0).unwrap();
         let times = found

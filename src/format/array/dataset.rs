@@ -108,14 +108,6 @@ impl Dataset {
         Ok(dtype)
     }
 
-    /// Returns a dataset of the same type and chunk shape with another shape.
-    pub(crate) fn with_shape(&self, shape: &[u64]) -> Self {
-        Self {
-            shape: shape.to_vec(),
-            ..self.clone()
-        }
-    }
-
     /// Returns the number of chunks along each dimension. Call [`Self::check`] first.
     pub fn chunk_grid(&self) -> Vec<u64> {
         self.shape

@@ -5,6 +5,8 @@
 //! file of the arrays that a list of [`DatasetSpec`]s describes.
 
 mod boxes;
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
+mod buffers;
 mod chunk;
 mod compressed;
 mod dataset;
@@ -21,12 +23,14 @@ mod valid_range;
 mod walk;
 mod writing;
 
+#[cfg(any(feature = "hdf5", feature = "zarr"))]
+pub(crate) use boxes::BoxCopy;
 #[cfg(feature = "cli")]
 pub(crate) use boxes::copy_chunk;
 #[cfg(feature = "zarr")]
-pub(crate) use boxes::repeated;
+pub(crate) use buffers::repeated;
 #[cfg(any(feature = "hdf5", feature = "zarr"))]
-pub(crate) use boxes::{BoxCopy, crop, fill};
+pub(crate) use buffers::{crop, fill};
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
@@ -50,7 +54,7 @@ pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use statistics::{ChunkStatistics, ChunkSummary, DatasetPostings, ValueIndex};
 #[cfg(feature = "hdf5")]
 pub(crate) use valid_range::ValidRangeFile;
-pub(crate) use walk::next_indices;
+pub use walk::next_indices;
 pub(crate) use writing::chunks::Chunks;
 pub use writing::spec::{Compression, DatasetSpec, Limits};
 pub use writing::writer::ArrayWriter;

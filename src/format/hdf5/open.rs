@@ -1,4 +1,4 @@
-//! Opens a file: the datasets with their dimensions, attributes and strings.
+//! Opens a file, and builds its datasets with their dimensions, attributes and strings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -27,17 +27,17 @@ const MISSING_VALUE: &str = "missing_value";
 const VALID_MIN: &str = "valid_min";
 const VALID_MAX: &str = "valid_max";
 const VALID_RANGE: &str = "valid_range";
-/// The attribute that says whether integers are unsigned, whatever their type.
+/// The attribute that overrides whether integers are unsigned.
 const UNSIGNED: &str = "_Unsigned";
 /// The CF attributes for enumerations.
 const FLAG_VALUES: &str = "flag_values";
 const FLAG_MEANINGS: &str = "flag_meanings";
-/// Bytes that all attributes of a file may take at least, in memory.
+/// The minimum of the limit on the memory of a file's attributes, in bytes.
 const MIN_ATTRIBUTE_BYTES: u64 = 64 << 20;
-/// Maximum number of bytes of all strings of a file as they are stored.
+/// The maximum number of stored bytes of all strings of a file.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-/// Maximum number of chunks of an array of strings, all of which are read when the file is opened.
+/// The maximum number of chunks of an array of strings. All strings are read when the file is opened.
 const MAX_TEXT_CHUNKS: u64 = 1 << 20;
 
 /// The datasets of a file.
@@ -134,7 +134,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         .enumerate()
         .map(|(index, (object, ..))| (index, object.path.as_str()));
     let indices: HashMap<&str, usize> = stored.clone().map(|(index, path)| (path, index)).collect();
-    // A dataset that is left out has no further names.
+    // Aliases of datasets that are left out are left out, too.
     let aliases = tree.aliases.iter().filter_map(|(alias, dataset)| {
         let index = indices.get(tree.datasets[*dataset].path.as_str())?;
         Some((*index, alias.as_str()))
@@ -149,7 +149,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         let dimensions = all[index].clone();
         match reader.build(number, path, object, extent, attributes, dimensions) {
             Ok((dataset, array)) => {
-                // The dataset itself comes before its further names.
+                // The dataset itself comes before its aliases.
                 let target = *numbers.entry(index).or_insert(number);
                 if target != number {
                     contents.link_targets.insert(number, target);
@@ -180,9 +180,9 @@ fn visible(attributes: &Attributes) -> BTreeMap<String, String> {
 struct Builder<'a> {
     file: &'a Opened<'a>,
     heaps: Heaps,
-    /// The number of bytes that strings may still take.
+    /// The number of bytes left for strings.
     text_bytes: u64,
-    /// The names of dimensions along which any variable has something else than the characters of strings.
+    /// The names of the dimensions that are not only used for the characters of strings.
     counted: HashSet<String>,
 }
 
@@ -315,7 +315,7 @@ impl Builder<'_> {
     }
 }
 
-/// Returns `true` for a dataset of single characters, which may be those of strings.
+/// Returns `true` for a dataset of single characters, which may form strings along the last dimension.
 fn is_of_characters(source: &Source, object: &Object) -> bool {
     let mut messages = object.messages.iter();
     let message = messages.find(|message| message.kind == MSG_DATATYPE);
@@ -389,8 +389,8 @@ fn metadata(
     metadata
 }
 
-/// Returns the fill value that the NetCDF library gives to variables of this type, if cells that were
-/// never written have it. Readers of NetCDF take it for null even without the attribute.
+/// Returns NetCDF's default fill value of this type, if `fill` is that value. Readers of NetCDF treat it
+/// as null even without the attribute `_FillValue`.
 fn default_fill(element: &Element, fill: &[u8]) -> Option<String> {
     let text = match element.dtype {
         Dtype::I16 => "-32767",

@@ -127,7 +127,7 @@ impl CacheDirectory {
         self.max_bytes.load(Ordering::Relaxed) / LISTING_DIVISOR
     }
 
-    /// Returns the path of the entry of a key. The entries are in 256 directories, so that none is long.
+    /// Returns the path of the entry of a key. The entries are in 256 directories, so that no directory grows long.
     fn entry(&self, key: &[u8]) -> PathBuf {
         let digits = Sha256::digest(key);
         let name: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -104,6 +104,7 @@ impl Identity {
 
     /// Returns `true` if both identify the same file or directory, even if it was changed. Always
     /// returns `true` on platforms without inode numbers.
+    #[cfg(feature = "zarr")]
     pub fn is_same_file(&self, other: &Self) -> bool {
         #[cfg(unix)]
         return self.device_and_inode == other.device_and_inode;

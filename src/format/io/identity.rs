@@ -1,12 +1,9 @@
 //! [`FileIdentity`]: detects that a file was replaced or changed.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-
-use crate::error::{Error, Result};
 
 /// The length of a file, the time of its last change, and a checksum of its first and last bytes.
 ///
@@ -39,24 +36,5 @@ impl FileIdentity {
             modified: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
             sha256: digits.map(|byte| format!("{byte:02x}")).collect(),
         }
-    }
-
-    /// Checks that the file at `path` still has its `earlier` identity.
-    ///
-    /// # Errors
-    /// Returns an error that says what has changed.
-    pub(crate) fn check(&self, path: &Path, earlier: &Self) -> Result<()> {
-        if self == earlier {
-            return Ok(());
-        }
-        let change = match self.length == earlier.length {
-            false => format!("has {} bytes, expected {}", self.length, earlier.length),
-            true if self.sha256 != earlier.sha256 => "has different content".to_string(),
-            true => "has another modification time".to_string(),
-        };
-        Err(Error::invalid(
-            path,
-            format!("was replaced or changed since the query was planned: it {change}"),
-        ))
     }
 }

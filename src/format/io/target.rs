@@ -29,6 +29,7 @@ pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
 }
 
 /// Creates a temporary directory beside `target`, named `.tet-writing-*.tmp`.
+#[cfg(any(feature = "tiledb", feature = "zarr"))]
 pub(crate) fn create_directory_beside(target: &Path) -> Result<TemporaryDirectory> {
     let mut builder = builder();
     #[cfg(unix)]

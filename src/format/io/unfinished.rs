@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
 /// The paths of all files and directories under construction. [`remove_unfinished`] never releases
 /// its lock, which blocks every writer that would add another path.
@@ -40,10 +40,10 @@ pub fn ignores_sighup() -> bool {
     ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
-#[cfg(any(feature = "tiledb", feature = "zarr"))]
 /// Returns a guard that delays [`remove_unfinished`], so that files are not deleted between two
 /// steps that belong together. Creating or dropping an [`Unfinished`] while holding the guard
 /// deadlocks.
+#[cfg(any(feature = "tiledb", feature = "zarr"))]
 pub(crate) fn hold_removal() -> impl Drop {
     ALL.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -108,7 +108,8 @@ impl Unfinished<NamedTempFile> {
     }
 }
 
-impl Unfinished<TempDir> {
+#[cfg(any(feature = "tiledb", feature = "zarr"))]
+impl Unfinished<tempfile::TempDir> {
     /// Stops tracking the directory without deleting anything. Call this after renaming the
     /// directory.
     pub fn keep(self) {

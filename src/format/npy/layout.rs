@@ -4,6 +4,7 @@
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// Returns the chunk shape for writing a row-major array: each chunk is contiguous in the file.
+#[cfg(any(feature = "cli", feature = "hdf5"))]
 pub(crate) fn contiguous_chunk(shape: &[u64], size: u64) -> Vec<u64> {
     chunk_shape(shape, size, false)
 }

@@ -14,8 +14,8 @@ pub struct Base {
 /// `length` cells that begin at the offset of the base.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelInput<'a, B> {
-    /// The cells that offsets count from, for each row of a base and each chunk. All rows of a base
-    /// go to the same groups.
+    /// The first cell of each row, for each base and each chunk. Offsets count from this cell. All
+    /// rows of a base go to the same groups.
     pub starts: &'a [&'a [B]],
     /// The outer level of the bases. Two levels avoid materializing their product.
     pub outer: &'a [Base],

@@ -1,9 +1,9 @@
-//! Cells that count only where another array has certain values.
+//! Masks the cells of one array by the values of another.
 
 use crate::grid::reduce::CellType;
 use crate::grid::reduce::cell::Cell;
 
-/// Copies of cells in which those that do not count are replaced by a number that reductions skip.
+/// Masked copies of cells. Cells outside of the mask are replaced by a number that reductions skip.
 ///
 /// ```text
 /// avg(a) WHERE b > 3
@@ -14,15 +14,14 @@ use crate::grid::reduce::cell::Cell;
 /// ```
 #[derive(Debug, Default)]
 pub struct MaskedCells {
-    /// For each cell, `true` if it counts.
+    /// The mask: for each cell, `true` if the cell is kept.
     counts: Vec<bool>,
     cells: Vec<u8>,
 }
 
 impl MaskedCells {
-    /// Marks the cells that count: those where `mask` has a number within one of the `bounds`, which are
-    /// inclusive bit patterns of the cell type, other than the fill value. [`CellType::F16`] is not
-    /// supported.
+    /// Computes the mask. A cell is kept if the cell of `mask` is not the fill value, and is within one of
+    /// the `bounds`, which are inclusive bit patterns of the cell type. [`CellType::F16`] is not supported.
     pub fn mark(
         &mut self,
         mask: &[u8],
@@ -46,7 +45,7 @@ impl MaskedCells {
         }
     }
 
-    /// Copies cells, and replaces those that do not count by the number with the bits `skipped`.
+    /// Copies cells, and replaces cells outside of the mask by the number with the bits `skipped`.
     pub fn copy(&mut self, cells: &[u8], cell_type: CellType, skipped: u64) {
         self.cells.resize(cells.len(), 0);
         match cell_type.size() {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(feature = "cli")]
 use datafusion::common::{Result, plan_err};
 
 use crate::provider::adapters::create::CreateArrays;
@@ -49,6 +50,7 @@ const EXTENSIONS: &[(&str, FileKind)] = &[
     ("tatami", FileKind::Tatami),
 ];
 
+#[cfg(feature = "cli")]
 impl FileKind {
     /// Returns the format that the extension of a file name stands for.
     ///
@@ -69,15 +71,6 @@ impl FileKind {
         )
     }
 
-    /// Returns the format that the extension of a file name stands for; `None` if the extension is
-    /// unknown.
-    pub(in crate::provider) fn by_name(path: &Path) -> Option<Self> {
-        let extension = path.extension()?;
-        let mut known = EXTENSIONS.iter();
-        let (_, kind) = known.find(|(one, _)| extension.eq_ignore_ascii_case(one))?;
-        Some(*kind)
-    }
-
     /// Returns `true` for `.tatami`.
     pub(in crate::provider) fn is_documents(self) -> bool {
         match self {
@@ -85,6 +78,17 @@ impl FileKind {
             Self::Tatami => true,
             _ => false,
         }
+    }
+}
+
+impl FileKind {
+    /// Returns the format that the extension of a file name stands for; `None` if the extension is
+    /// unknown.
+    pub(in crate::provider) fn by_name(path: &Path) -> Option<Self> {
+        let extension = path.extension()?;
+        let mut known = EXTENSIONS.iter();
+        let (_, kind) = known.find(|(one, _)| extension.eq_ignore_ascii_case(one))?;
+        Some(*kind)
     }
 
     /// Returns `true` if files of this format hold arrays rather than rows.

@@ -2,6 +2,7 @@
 
 pub mod arrays;
 pub mod create;
+#[cfg(feature = "files")]
 pub(crate) mod file_kind;
 pub mod registry;
 #[cfg(feature = "tatami")]

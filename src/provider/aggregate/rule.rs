@@ -248,9 +248,9 @@ fn over_scan(
     let aggregation = aggregation.over(&below)?;
     let scan = below.node;
     let blocks = scan.blocks().clone();
-    let engine = Arc::clone(plan);
+    let fallback = Arc::clone(plan);
     let operator =
-        ArrayAggregateExec::try_new(stage, aggregation, scan, engine, below.dynamic_filter);
+        ArrayAggregateExec::try_new(stage, aggregation, scan, fallback, below.dynamic_filter);
     let Some(operator) = operator else {
         return Ok(None);
     };

@@ -1,6 +1,6 @@
 //! Opens tables again from their recipes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
@@ -8,6 +8,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+use crate::format::io::identity::FileIdentity;
 use crate::grid::Axis;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::many_files::FileTable;
@@ -128,9 +129,26 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
             _ => None,
         };
         match now {
-            Some(now) => now.check(path, identity)?,
+            Some(now) => check_unchanged(path, identity, &now)?,
             None => return plan_err!("{}: cannot be checked for changes", path.display()),
         }
     }
     Ok(table)
+}
+
+/// Checks that the file at `path` still has its `earlier` identity.
+///
+/// # Errors
+/// Returns an error that says what has changed.
+fn check_unchanged(path: &Path, earlier: &FileIdentity, now: &FileIdentity) -> Result<()> {
+    if now == earlier {
+        return Ok(());
+    }
+    let change = match now.length == earlier.length {
+        false => format!("has {} bytes, expected {}", now.length, earlier.length),
+        true if now.sha256 != earlier.sha256 => "has different content".to_string(),
+        true => "has another modification time".to_string(),
+    };
+    let message = format!("was replaced or changed since the query was planned: it {change}");
+    Err(Error::invalid(path, message).into())
 }

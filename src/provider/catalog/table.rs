@@ -26,7 +26,7 @@ use crate::provider::copy::insert_into_tiledb;
 use crate::provider::planning::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::grid::table::GridTable;
-use crate::provider::source::{BlockSource, GridSource, VALUE};
+use crate::provider::source::{BlockSource, GridSource};
 
 /// An array as a table: one row per cell, with a column per dimension, then the value columns.
 ///
@@ -142,6 +142,7 @@ impl ArrayTable {
     }
 
     /// The name of the array, groups included, if the table's only value column is called `value`.
+    #[cfg(feature = "sql")]
     pub(crate) fn variable(&self) -> Option<&str> {
         let dimensions = self.source.dimensions();
         let mut values = self
@@ -151,7 +152,9 @@ impl ArrayTable {
             .iter()
             .filter(|field| !dimensions.contains(&field.name().as_str()));
         match (values.next(), values.next()) {
-            (Some(field), None) if field.name() == VALUE => Some(self.source.name()),
+            (Some(field), None) if field.name() == crate::provider::source::VALUE => {
+                Some(self.source.name())
+            }
             _ => None,
         }
     }

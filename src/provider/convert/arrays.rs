@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use datafusion::common::{Result, plan_err};
 use datafusion::prelude::SessionConfig;
+use half::f16;
 
 use crate::format::array::{
     ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
@@ -268,7 +269,7 @@ impl ConversionPlan<'_> {
             let [attribute, ..] = FILL_ATTRIBUTES;
             metadata
                 .attrs
-                .insert(attribute.to_string(), fill.text(dtype));
+                .insert(attribute.to_string(), fill_text(fill, dtype));
         }
         // `copy` widens the cells.
         if self.target == FileKind::Tet && dtype == Dtype::I8 {
@@ -428,4 +429,19 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
             LIMITS.attributes
         )
     })
+}
+
+/// Formats a fill value as the text of an attribute.
+fn fill_text(fill: Fill, dtype: Dtype) -> String {
+    let bits = fill.bits();
+    match dtype {
+        Dtype::F16 => f16::from_bits(bits as u16).to_string(),
+        Dtype::F32 => f32::from_bits(bits as u32).to_string(),
+        Dtype::F64 => f64::from_bits(bits).to_string(),
+        Dtype::I8 => (bits as i8).to_string(),
+        Dtype::I16 => (bits as i16).to_string(),
+        Dtype::I32 => (bits as i32).to_string(),
+        Dtype::I64 => (bits as i64).to_string(),
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits.to_string(),
+    }
 }

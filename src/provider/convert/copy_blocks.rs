@@ -149,7 +149,10 @@ fn write(
     // Treat the block as an array of its own. Blocks begin at chunk boundaries, so their chunks are
     // chunks of the dataset.
     let shape: Vec<u64> = window.shape().collect();
-    let local = dataset.with_shape(&shape);
+    let local = Dataset {
+        shape: shape.clone(),
+        ..dataset.clone()
+    };
     let first = window.ranges().iter().zip(dataset.chunk_shape());
     let first: Vec<u64> = first.map(|(range, extent)| range.start / extent).collect();
     let inside = Selection::all(&shape).chunks(&ChunkGrid::new(
@@ -191,7 +194,7 @@ fn extents(from: &ChunkGrid, to: &[u64], cell_bytes: u64, most_bytes: u64) -> Ve
                 return None;
             }
             let mut larger = window.clone();
-            // The doubled extent is still a multiple of the output's chunk, or the whole axis.
+            // Doubling keeps the extent a multiple of the output's chunk, unless it reaches the whole axis.
             larger[axis] = clipped(window[axis].saturating_mul(2), axis);
             bytes(&larger)
                 .is_some_and(|bytes| bytes <= most_bytes)

@@ -1,4 +1,4 @@
-//! Converts from or to rows, as a query and a `COPY` of its result.
+//! Converts files from or to rows, by a `COPY` of a query.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::session::enable_arrays;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
-use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
+use crate::provider::copy::{ArrayFormatFactory, CopyOptions};
 use crate::provider::error::describe;
 
 /// The interval at which progress is updated and cancellation is checked.
@@ -81,7 +81,7 @@ pub(super) async fn convert(
     let ctx = SessionContext::new_with_config_rt(config, runtime);
     let ctx = enable_arrays(ctx, read_options);
     let table = match is_ours {
-        // A name without a directory would be that of a table.
+        // DataFusion would look up a name without a directory as a table.
         true => {
             let absolute = std::path::absolute(input).map_err(Error::io(input, "find"))?;
             text(&absolute)?.to_string()
@@ -125,7 +125,7 @@ fn array_format(
     options: &ConvertOptions,
 ) -> Option<ArrayFormatFactory> {
     let mut copied = CopyOptions {
-        spelling: Spelling::Flags,
+        are_flags: true,
         dims: options.dims.clone(),
         chunk: options.chunk.clone(),
         format_options: options.created_with(),

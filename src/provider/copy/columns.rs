@@ -106,8 +106,8 @@ impl Columns {
         let plain: BTreeSet<_> = plain.flat_map(|(_, origin)| &origin.coordinates).collect();
         let roles = fields.iter().map(|(field, origin)| {
             if !origin.coordinates.is_empty() {
-                // A column computed from the coordinates of other columns is no dimension: these
-                // already identify the cell.
+                // A column computed from the coordinates of other columns is not a dimension, because
+                // those columns already identify the cell.
                 let mut coordinates = origin.coordinates.iter();
                 let is_needed = coordinates.any(|coordinate| !plain.contains(coordinate));
                 return Some(origin.is_plain || is_needed);

@@ -38,8 +38,6 @@ pub(in crate::provider) use axes::FinishedAxis;
 #[cfg(feature = "tatami")]
 pub(in crate::provider) use documents::format_factory as document_format_factory;
 pub use format::ArrayFormatFactory;
-#[cfg(feature = "cli")]
-pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
 #[cfg(feature = "parquet")]

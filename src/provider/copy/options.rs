@@ -47,8 +47,8 @@ pub struct CopyOptions {
     /// The options that only the format has, by name: `zone_maps` embeds zone maps in a `.tet` file,
     /// and `zarr_format` is the version of the format of a Zarr hierarchy.
     pub format_options: BTreeMap<String, String>,
-    /// The spelling of option names in messages.
-    pub(in crate::provider) spelling: Spelling,
+    /// `true` if messages name options as command-line flags, `--dims`.
+    pub(in crate::provider) are_flags: bool,
 }
 
 impl Default for CopyOptions {
@@ -62,18 +62,9 @@ impl Default for CopyOptions {
             fill_value: None,
             attributes: BTreeMap::new(),
             format_options: BTreeMap::new(),
-            spelling: Spelling::Sql,
+            are_flags: false,
         }
     }
-}
-
-/// The form in which options are given, and in which messages name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::provider) enum Spelling {
-    /// Options of SQL: `OPTIONS (dims 'time,lat')`.
-    Sql,
-    /// Command-line flags: `--dims time,lat`.
-    Flags,
 }
 
 /// The order of coordinates along an axis.
@@ -173,17 +164,17 @@ impl CopyOptions {
 
     /// Returns an option with a value as you would write it in a statement or on the command line.
     pub(in crate::provider) fn spelled(&self, option: &str, value: &str) -> String {
-        match self.spelling {
-            Spelling::Sql => format!("OPTIONS ({option} '{value}')"),
-            Spelling::Flags => format!("--{} {value}", option.replace('_', "-")),
+        match self.are_flags {
+            false => format!("OPTIONS ({option} '{value}')"),
+            true => format!("--{} {value}", option.replace('_', "-")),
         }
     }
 
     /// Returns the name of an option, as it begins an error message.
     pub(in crate::provider) fn named(&self, option: &str) -> String {
-        match self.spelling {
-            Spelling::Sql => format!("option {option}"),
-            Spelling::Flags => format!("--{}", option.replace('_', "-")),
+        match self.are_flags {
+            false => format!("option {option}"),
+            true => format!("--{}", option.replace('_', "-")),
         }
     }
 }
@@ -252,13 +243,14 @@ fn number<T: FromStr + PartialOrd + std::fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::adapters::file_kind::FileKind;
+    use crate::provider::adapters::registry::FormatRegistry;
 
     fn parse(given: &[(&str, &str)]) -> Result<CopyOptions> {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        let creator = FileKind::Tet.creator().unwrap();
+        let tet = &FormatRegistry::default().formats()[0];
+        let creator = tet.creator().unwrap();
         CopyOptions::default().parse(&given.collect(), "tet", creator.as_ref())
     }
 

@@ -4,19 +4,16 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Schema, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan};
 use futures::stream;
 #[cfg(feature = "proto")]
 use {
@@ -98,46 +95,6 @@ impl RowScan {
     /// Wraps the scan in a plan node.
     pub fn into_exec(self) -> Arc<DataSourceExec> {
         DataSourceExec::from_data_source(self)
-    }
-}
-
-/// The table of a [`RowSource`].
-#[derive(Debug)]
-pub(in crate::provider) struct RowTable {
-    rows: Arc<dyn RowSource>,
-    schema: SchemaRef,
-}
-
-impl RowTable {
-    /// Creates a table with these columns.
-    pub fn new(rows: Arc<dyn RowSource>, schema: Schema) -> Self {
-        Self {
-            rows,
-            schema: Arc::new(schema),
-        }
-    }
-}
-
-#[async_trait]
-impl TableProvider for RowTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = Arc::clone(&self.rows);
-        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
-        Ok(scan.into_exec())
     }
 }
 

@@ -24,9 +24,9 @@ const MAX_EVALUATED: u64 = 16 << 20;
 /// bytes.
 const MAX_RANGES: usize = 2 << 20;
 
-/// Returns the indices among `candidates` whose coordinates satisfy a predicate whose only column
-/// is this axis, whatever the index of that column. `None` if there are too many candidates, or the
-/// predicate fails on some coordinate: then the scan has to filter its rows.
+/// Returns the indices among `candidates` whose coordinates satisfy a predicate. The axis is the only
+/// column of the predicate, under any column index. Returns `None` if there are too many candidates, or
+/// if the predicate fails on a coordinate. In these cases the scan has to filter its rows.
 ///
 /// # Errors
 /// Returns an error if the coordinates cannot be read.

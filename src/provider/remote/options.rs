@@ -1,4 +1,5 @@
-//! Options of stores in `CREATE EXTERNAL TABLE ... OPTIONS ('aws.region' 'eu-west-1')` and in `COPY`.
+//! The options of object stores in `CREATE EXTERNAL TABLE ... OPTIONS ('aws.region' 'eu-west-1')` and
+//! `COPY`.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -13,7 +14,7 @@ use crate::provider::remote::stores::RemoteStores;
 
 /// The prefixes of the options of stores.
 const PREFIXES: [&str; 4] = ["aws.", "gcp.", "google.", "azure."];
-/// The option that reads without credentials, of any store.
+/// The option of all stores that reads without credentials.
 const ANONYMOUS: &str = "anonymous";
 /// The prefix that DataFusion adds to options without one.
 const FORMAT_PREFIX: &str = "format.";
@@ -23,7 +24,7 @@ const FORMAT_PREFIX: &str = "format.";
 pub(crate) struct StoreOptions(Vec<StoreOption>);
 
 impl Debug for StoreOptions {
-    /// Shows the names alone: the values may be secrets.
+    /// Shows only the names, because the values may be secrets.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_set()
             .entries(self.0.iter().map(|(name, _)| name))
@@ -38,7 +39,7 @@ impl StoreOptions {
         self.0.is_empty()
     }
 
-    /// Removes the options of stores from those of a statement.
+    /// Takes the options of stores out of the options of a statement.
     pub fn take(options: &mut HashMap<String, String>) -> Self {
         let mut taken = Vec::new();
         options.retain(|key, value| {
@@ -57,7 +58,7 @@ impl StoreOptions {
 }
 
 /// Creates the store of a location with these options, and registers it in the session. Later
-/// statements about the same bucket use it as well.
+/// statements about the same bucket use this store, too.
 ///
 /// # Errors
 /// Returns an error if there are options, but the location is not a URL, or an option is invalid.

@@ -42,7 +42,7 @@ struct State {
     /// The stores in use, by their scheme and host. All queries of the session share the limit on
     /// the requests to a store.
     stores: HashMap<String, RemoteStore>,
-    /// The whole URL by its text without secrets.
+    /// Complete URLs, by their text without secrets.
     secrets: HashMap<String, Url>,
     /// The options of `COPY` statements that are being planned, by location.
     options: HashMap<String, StoreOptions>,

@@ -157,8 +157,8 @@ pub trait BlockList: Debug + Send + Sync {
     /// The number of selected rows in these blocks together.
     fn rows_in(&self, blocks: &[u64]) -> Result<RowCount>;
 
-    /// Returns `true` if reading these columns reads blocks. Without such a column, only the
-    /// selected rows are counted.
+    /// Returns `true` if the columns cannot be read without opening blocks. If `false`, the scan only
+    /// counts the selected rows.
     fn is_read(&self, _columns: &[usize]) -> bool {
         true
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "proto")]
 use datafusion::common::{Result, not_impl_err};
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,7 @@ impl Recipe {
     }
 
     /// Returns the recipe of a table, or an error with the name of the table if there is none.
+    #[cfg(feature = "proto")]
     pub(in crate::provider) fn required(recipe: Option<Self>, table: &str) -> Result<Self> {
         match recipe {
             Some(recipe) => Ok(recipe),

@@ -174,7 +174,7 @@ pub(in crate::provider) struct ChunksOfArray {
 }
 
 impl ChunksOfArray {
-    /// Takes a chunk; `None` if it has to be decoded.
+    /// Takes a decoded chunk out of the cache; `None` if the chunk still has to be decoded.
     pub fn take(&self, chunk: &[u64]) -> Option<Arc<Vec<u8>>> {
         self.shared.state().take(&(self.file, chunk.to_vec()))
     }

@@ -70,21 +70,6 @@ impl Fill {
         fills
     }
 
-    /// Formats the value as the text of an attribute.
-    pub fn text(self, dtype: Dtype) -> String {
-        let bits = self.bits;
-        match dtype {
-            Dtype::F16 => f16::from_bits(bits as u16).to_string(),
-            Dtype::F32 => f32::from_bits(bits as u32).to_string(),
-            Dtype::F64 => f64::from_bits(bits).to_string(),
-            Dtype::I8 => (bits as i8).to_string(),
-            Dtype::I16 => (bits as i16).to_string(),
-            Dtype::I32 => (bits as i32).to_string(),
-            Dtype::I64 => (bits as i64).to_string(),
-            Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits.to_string(),
-        }
-    }
-
     /// Returns the bit pattern, zero-extended.
     pub fn bits(self) -> u64 {
         self.bits

@@ -69,8 +69,8 @@ impl RemoteDirectory {
         self.place.join(key)
     }
 
-    /// Reads several documents of at most `most` bytes each at the same time; `None` for those that
-    /// do not exist. Documents are kept, so that no document is read twice.
+    /// Reads several documents of at most `most` bytes each at the same time; `None` for documents that
+    /// do not exist. Documents are cached, so each is read once.
     ///
     /// # Errors
     /// Fails if the store refuses a request, or cannot be reached.
@@ -112,7 +112,7 @@ impl RemoteDirectory {
         Ok(found.collect())
     }
 
-    /// Forgets the documents that have been read, once the directory is open.
+    /// Releases the cached documents. Call this once the directory is open.
     pub(crate) fn forget_documents(&self) {
         let mut documents = self
             .documents
@@ -121,10 +121,10 @@ impl RemoteDirectory {
         documents.clear();
     }
 
-    /// Returns the names of the directories right below the one with this key.
+    /// Returns the names of the directories directly inside the directory with this key.
     ///
     /// # Errors
-    /// Fails if the store cannot list, as most HTTP servers.
+    /// Fails if the store cannot list objects. Most HTTP servers cannot.
     pub fn directories(&self, key: &str) -> Result<Vec<String>> {
         match &self.references {
             Some(references) => Ok(references.directories(key)),
@@ -132,8 +132,7 @@ impl RemoteDirectory {
         }
     }
 
-    /// Returns the names of the directories and of the objects right below the directory with this
-    /// key.
+    /// Returns the names of the directories and objects directly inside the directory with this key.
     ///
     /// # Errors
     /// Returns the errors of [`Self::directories`].

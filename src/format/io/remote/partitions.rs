@@ -262,7 +262,7 @@ impl References for ReferencePartitions {
     }
 }
 
-/// Returns the number of chunks along each axis; `None` if the metadata of the array are malformed.
+/// Returns the number of chunks along each axis; `None` if the array's metadata is malformed.
 fn chunk_counts(array: &Value) -> Option<Vec<u64>> {
     let numbers = |field: &str| -> Option<Vec<u64>> {
         array

@@ -1,8 +1,7 @@
 //! Uploads finished files to an object store.
 //!
-//! An object becomes visible when all of it has arrived. The files of a directory are uploaded such
-//! that readers find the directory only when it is complete: metadata last, that of the root at the
-//! very end.
+//! An object becomes visible when it is complete. Readers find a directory by its metadata, so the
+//! metadata files are uploaded after all other files, and the metadata of the root last.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,8 +16,8 @@ use crate::format::io::remote::failure::failed;
 use crate::format::io::remote::runtime;
 use crate::format::io::remote::store::{Refusal, RemotePlace};
 
-/// The size of an object that is uploaded in one request, and the minimum size of its parts
-/// otherwise.
+/// The maximum size of an object that is uploaded in one request. Larger objects are uploaded in parts
+/// of at least this size.
 const PART_BYTES: u64 = 16 << 20;
 /// The maximum number of parts. Stores allow 10,000.
 const MAX_PARTS: u64 = 9_000;
@@ -62,7 +61,7 @@ fn is_document(key: &str) -> bool {
     DOCUMENTS.contains(&name) || key.starts_with("__commits/")
 }
 
-/// Lists the files of a directory by their keys, those of nested directories first.
+/// Lists the files of a directory by their keys. Files of nested directories come first.
 fn files(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     let mut directories = vec![(String::new(), directory.to_path_buf())];
@@ -150,7 +149,7 @@ async fn put_parts(
         }
     }
     if let Err(error) = sent {
-        // The store deletes the parts at some time if this fails.
+        // If this fails, the store eventually deletes the parts by itself.
         let _ = upload.abort().await;
         return Err(error);
     }

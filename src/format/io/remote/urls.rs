@@ -1,4 +1,4 @@
-//! URLs as users write them, and without what must not be shown.
+//! URLs as users write them, and without their secrets.
 
 use std::sync::LazyLock;
 

@@ -18,9 +18,9 @@ pub struct Page {
     pub offset: u64,
     /// The header. Do not use its `first_row`, which readers do not check; use [`Self::first_row`].
     pub header: RecordHeader,
-    /// The first row, counted from the start of the row group. It is the number of rows of all pages before.
+    /// The first row, counted from the start of the row group.
     pub first_row: u64,
-    /// The number of values that are not null in all pages before.
+    /// The number of non-null values in all earlier pages of the chunk.
     pub present_before: u64,
 }
 
@@ -37,8 +37,8 @@ impl Page {
     }
 }
 
-/// Reads the headers of all pages of a chunk, and checks that their totals are those in the footer, which
-/// were checked against the length of the file.
+/// Reads the headers of all pages of a chunk. Checks that the totals of the pages equal those in the
+/// footer, which have been checked against the length of the file.
 pub(crate) fn read_pages(
     storage: &Storage,
     access: Access,

@@ -100,7 +100,7 @@ impl<'a> EntryDataset<'a> {
     }
 }
 
-/// A chunk's indices in the chunk grid, as many as the document lists.
+/// The indices of a chunk in the chunk grid. The document may list more or fewer than there are axes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coordinates {
     positions: [u64; MAX_RANK],

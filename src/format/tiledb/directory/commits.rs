@@ -1,4 +1,4 @@
-//! The commits of an array: which fragments and deletes count.
+//! The commits of an array, which list its valid fragments and deletes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::schema::MIN_VERSION;
 use crate::format::tiledb::tile;
 
-/// First format version whose fragments are in directories of their own kind.
+/// The first format version that keeps fragments and commits in separate directories.
 const MIN_FRAGMENTS_VERSION: u32 = 12;
 
 /// A committed fragment.
@@ -33,21 +33,21 @@ impl Committed {
 /// A delete: cells for which the condition is false are deleted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delete {
-    /// The path of the commit relative to the array, such as `__commits/__10_10_..._22.del`. Fragments
-    /// list the deletes that were applied on writing by this path.
+    /// The path of the commit relative to the array, such as `__commits/__10_10_..._22.del`. A fragment
+    /// lists the paths of the deletes that were applied when it was written.
     pub marker: String,
     /// The time of the delete, in milliseconds since 1970.
     pub timestamp: u64,
-    /// The condition that cells meet which are not deleted.
+    /// The condition that the remaining cells satisfy.
     pub condition: Condition,
 }
 
 /// The fragments and deletes of a window of time.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
-    /// By time, ties by name: the order in which they overwrite each other.
+    /// In the order of time, then name: later fragments overwrite earlier ones.
     pub fragments: Vec<Committed>,
-    /// By time, ties by name.
+    /// In the order of time, then name.
     pub deletes: Vec<Delete>,
 }
 

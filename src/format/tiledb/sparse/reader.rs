@@ -226,7 +226,7 @@ impl SparseReader {
         self.tiles.read_u64s(fragment, &field, tile)
     }
 
-    /// Deselects cells of which there is a newer version in the window of time.
+    /// Deselects each cell that has a newer version within the time range that is read.
     fn drop_older(
         &mut self,
         own: (usize, u64),

@@ -12,7 +12,7 @@ use crate::format::zarr::metadata::json::clipped;
 pub(crate) const FILL_VALUE: &str = "_FillValue";
 /// The attribute that holds further values that stand for null.
 const MISSING_VALUE: &str = "missing_value";
-/// The attribute that says whether integers are unsigned, whatever their type.
+/// The attribute that overrides whether integers are unsigned.
 const UNSIGNED: &str = "_Unsigned";
 /// The attribute that holds the dimension names in version 2, by the convention of xarray.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
@@ -66,7 +66,7 @@ pub(crate) fn metadata(
         metadata.attrs.insert(FILL_VALUE.to_string(), text);
     }
     if let CellKind::Time { units, is_instant } = &element.kind {
-        // The element type determines these attributes, whatever the array's own attributes say.
+        // These attributes follow from the element type, and override the array's own.
         metadata.attrs.insert("units".to_string(), units.clone());
         metadata.attrs.remove("calendar");
         if *is_instant {

@@ -94,39 +94,8 @@ impl StoredArray {
         self.fill
     }
 
-    /// Returns `true` if the dataset has more than one fill value.
-    pub fn has_many_fills(&self) -> bool {
-        !self.other_fills.is_empty()
-    }
-
-    /// Replaces every further fill value among these cells by the first fill value.
-    pub fn unify_fills(&self, cells: &mut [u8]) {
-        let Some(fill) = self.fill else {
-            return;
-        };
-        let size = self.dtype.size() as usize;
-        let fill = fill.bits().to_le_bytes();
-        for cell in cells.chunks_exact_mut(size) {
-            let others = self.other_fills.iter();
-            let mut others = others.map(|other| other.bits().to_le_bytes());
-            if others.any(|other| *cell == other[..size]) {
-                cell.copy_from_slice(&fill[..size]);
-            }
-        }
-    }
-
     pub(super) fn decoding(&self) -> &Decoding {
         &self.decoding
-    }
-
-    /// Returns `true` if the column's values are the stored numbers, scaled by attributes.
-    pub fn is_unpacked(&self) -> bool {
-        matches!(self.decoding, Decoding::Unpack { .. })
-    }
-
-    /// Returns `true` if an attribute of the dataset also applies to the column's values.
-    pub fn keeps(&self, attribute: &str) -> bool {
-        self.decoding.keeps(attribute)
     }
 
     pub fn chunk_grid(&self) -> &ChunkGrid {
@@ -250,5 +219,39 @@ impl StoredArray {
 
     pub fn location(&self) -> ErrorLocation {
         ErrorLocation::dataset(self.file.path(), self.dataset.name())
+    }
+}
+
+#[cfg(feature = "cli")]
+impl StoredArray {
+    /// Returns `true` if the dataset has more than one fill value.
+    pub fn has_many_fills(&self) -> bool {
+        !self.other_fills.is_empty()
+    }
+
+    /// Replaces every further fill value among these cells by the first fill value.
+    pub fn unify_fills(&self, cells: &mut [u8]) {
+        let Some(fill) = self.fill else {
+            return;
+        };
+        let size = self.dtype.size() as usize;
+        let fill = fill.bits().to_le_bytes();
+        for cell in cells.chunks_exact_mut(size) {
+            let others = self.other_fills.iter();
+            let mut others = others.map(|other| other.bits().to_le_bytes());
+            if others.any(|other| *cell == other[..size]) {
+                cell.copy_from_slice(&fill[..size]);
+            }
+        }
+    }
+
+    /// Returns `true` if the column's values are the stored numbers, scaled by attributes.
+    pub fn is_unpacked(&self) -> bool {
+        matches!(self.decoding, Decoding::Unpack { .. })
+    }
+
+    /// Returns `true` if an attribute of the dataset also applies to the column's values.
+    pub fn keeps(&self, attribute: &str) -> bool {
+        self.decoding.keeps(attribute)
     }
 }

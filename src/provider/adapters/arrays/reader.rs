@@ -178,8 +178,8 @@ impl StoredWindowReader {
         into.runs(0..into.rows(), &mut targets);
         let (sources, targets) = (in_bytes(&sources, size), in_bytes(&targets, size));
         if self.chunks.is_raw() && self.chunks.mapped().is_none() {
-            // Without a memory map, a gather into one buffer and copies from there take the fewest
-            // reads.
+            // Without a memory map, gathering all rows into one buffer before copying them takes the
+            // fewest reads.
             self.gathered.resize((from.rows() * size) as usize, 0);
             self.chunks.gather(&sources, &mut self.gathered)?;
             let mut start = 0;

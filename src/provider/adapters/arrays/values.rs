@@ -34,7 +34,7 @@ pub(super) fn data_type(dtype: Dtype) -> DataType {
     }
 }
 
-/// The cells that become null: NaN if `nan` is `true`, and those that equal `fill`.
+/// The cells that become null: NaN if `nan` is `true`, and cells equal to `fill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NullCells {
     pub nan: bool,
@@ -183,7 +183,7 @@ fn half_array(cells: Buffer, missing: NullCells, others: &[Fill]) -> ArrayRef {
     Arc::new(Float32Array::new(values.into(), nulls))
 }
 
-/// Marks null cells; `None` if there are none. One pass without branches finds out first.
+/// Marks null cells; `None` if there are none. A first pass without branches tests for any null cell.
 fn nulls<T: Copy>(values: &[T], is_missing: impl Fn(T) -> bool) -> Option<NullBuffer> {
     let any = values
         .iter()

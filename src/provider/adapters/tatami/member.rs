@@ -175,7 +175,7 @@ impl BlockSource for MemberTable {
         })
     }
 
-    /// A member is opened again with its collection.
+    /// Returns `None`: the collection opens its members again.
     fn recipe(&self) -> Result<Option<Recipe>> {
         Ok(None)
     }

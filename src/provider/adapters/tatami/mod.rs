@@ -10,6 +10,7 @@ mod format;
 mod member;
 mod pages;
 mod reader;
+mod row_table;
 mod rows;
 pub(in crate::provider) mod search;
 mod table;

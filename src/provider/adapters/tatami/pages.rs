@@ -10,9 +10,10 @@ use datafusion::common::{Result, internal_err};
 use crate::error::Error;
 use crate::format::tatami::Page;
 use crate::provider::adapters::tatami::files::table_files;
+use crate::provider::adapters::tatami::row_table::RowTable;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::introspection::lookup;
-use crate::provider::introspection::scan::{Batches, Request, RowSource, RowTable, batch};
+use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
 
 /// `tatami_pages('t')`: where each page of each column is stored, and how.
 #[derive(Debug)]

@@ -80,9 +80,9 @@ impl AxisExpressions {
         Ok(Some(Field::new(expr.to_string(), data_type, true)))
     }
 
-    /// Evaluates the expressions on the coordinates of a grid with so many selected cells. Returns the
-    /// dimension and the value at each index along it; `None` if an axis is longer than there are
-    /// cells, or if an expression fails or is null.
+    /// Evaluates the expressions on the coordinates of a grid with `cells` selected cells. Returns the
+    /// dimension and the value at each index along it; `None` if an axis has more indices than there
+    /// are cells, or if an expression fails or is null.
     pub fn values(
         &self,
         axes: &[Axis],

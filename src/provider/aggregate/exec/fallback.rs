@@ -28,12 +28,12 @@ use crate::provider::rules::single_stage::SINGLE_STAGE;
 /// The output of an aggregation.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// Returns the rows that were `found` in array space, or those of DataFusion's own plan `engine` if
+/// Returns the rows that were `found` in array space, or those of DataFusion's own plan `fallback` if
 /// there is not enough memory or array space cannot compute them. The metric `left_to_engine` counts
 /// this.
 pub(crate) fn or_engine(
     found: Result<Option<Batches>>,
-    engine: &Arc<dyn ExecutionPlan>,
+    fallback: &Arc<dyn ExecutionPlan>,
     ordering: Option<LexOrdering>,
     schema: &SchemaRef,
     context: &Arc<TaskContext>,
@@ -48,7 +48,7 @@ pub(crate) fn or_engine(
     }
     let left = MetricBuilder::new(metrics).counter("left_to_engine", 0);
     left.add(1);
-    let rows = execute(engine, ordering, schema, context)?;
+    let rows = execute(fallback, ordering, schema, context)?;
     let rows = rows.map_ok(move |batch| batch.record_output(&baseline));
     Ok(rows.boxed())
 }
@@ -57,12 +57,12 @@ pub(crate) fn or_engine(
 /// captured before DataFusion enforced what its nodes require of their inputs, such as hash
 /// partitioning, so the requirements are enforced here.
 fn execute(
-    engine: &Arc<dyn ExecutionPlan>,
+    fallback: &Arc<dyn ExecutionPlan>,
     ordering: Option<LexOrdering>,
     schema: &SchemaRef,
     context: &Arc<TaskContext>,
 ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-    let mut plan = reset_plan_states(Arc::clone(engine))?;
+    let mut plan = reset_plan_states(Arc::clone(fallback))?;
     if let Some(ordering) = ordering {
         plan = Arc::new(SortExec::new(ordering, plan));
     }

@@ -72,14 +72,14 @@ pub struct ArrayAggregateExec {
     dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// DataFusion's own plan for the same rows. It is an alternative to this operator, not an
     /// input, so it is not a child.
-    engine: Arc<dyn ExecutionPlan>,
+    fallback: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayAggregateExec {
     /// Creates the operator for an aggregation over the columns of a scan's table. It replaces all
-    /// partitions of the plan `engine`. `None` if the table is not made of grids, or a grouping
+    /// partitions of the plan `fallback`. `None` if the table is not made of grids, or a grouping
     /// expression refers to anything but a single dimension or the file column.
     ///
     /// The arguments determine the operator: everything else is derived from them.
@@ -87,7 +87,7 @@ impl ArrayAggregateExec {
         stage: Stage,
         aggregation: Aggregation,
         scan: ArrayScan,
-        engine: Arc<dyn ExecutionPlan>,
+        fallback: Arc<dyn ExecutionPlan>,
         dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     ) -> Option<Self> {
         let parts = scan.blocks().grid_selections();
@@ -96,13 +96,13 @@ impl ArrayAggregateExec {
         let program = Program::try_new(aggregation, parts, fields, &scan.plan().options)?;
         // A partial stage declares an ordering only if the replaced plan did: if some partial
         // states are sorted, DataFusion sorts the others as well.
-        let ordering = if stage == Stage::Whole || engine.output_ordering().is_some() {
-            ordering(parts, &program, &engine.schema())
+        let ordering = if stage == Stage::Whole || fallback.output_ordering().is_some() {
+            ordering(parts, &program, &fallback.schema())
         } else {
             Vec::new()
         };
         let properties = PlanProperties::new(
-            EquivalenceProperties::new_with_orderings(engine.schema(), [ordering]),
+            EquivalenceProperties::new_with_orderings(fallback.schema(), [ordering]),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -114,7 +114,7 @@ impl ArrayAggregateExec {
             program: Arc::new(program),
             stage,
             dynamic_filter,
-            engine,
+            fallback,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -342,7 +342,7 @@ impl ExecutionPlan for ArrayAggregateExec {
             stage: self.stage,
             schema: self.schema(),
             ordering: self.properties.output_ordering().cloned(),
-            engine: Arc::clone(&self.engine),
+            fallback: Arc::clone(&self.fallback),
             metrics: self.metrics.clone(),
             context,
         };
@@ -377,7 +377,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
         let dynamic_filter = carrier(&self.dynamic_filter, &self.table_schema())?;
-        let inputs = context.encode_children([&self.engine, &dynamic_filter])?;
+        let inputs = context.encode_children([&self.fallback, &dynamic_filter])?;
         let stage = self.stage;
         Operator::Aggregate { stage }.encode(inputs).map(Some)
     }

@@ -89,7 +89,7 @@ impl AggregateRows {
             UInt64Array::from_iter_values(present.iter().map(|group| *group as u64))
         });
         let mut columns = Vec::new();
-        let mut engine = found.engine.into_iter();
+        let mut accumulated_rows = found.accumulated.into_iter();
         let mut axes: HashMap<usize, AlongAxis> = HashMap::new();
         for (aggregate, output) in job.program.computed() {
             let function = &aggregate.function;
@@ -116,7 +116,7 @@ impl AggregateRows {
                     continue;
                 }
                 Output::RowByRow => {
-                    let Some(mut accumulated) = engine.next() else {
+                    let Some(mut accumulated) = accumulated_rows.next() else {
                         return internal_err!("the partial state of an aggregate is missing");
                     };
                     match stage {

@@ -17,7 +17,7 @@ pub(crate) struct PartialState {
     /// The number of rows in each group, if rows are counted one by one.
     pub rows: Option<Vec<u64>>,
     /// The accumulators of the aggregates that are computed row by row.
-    pub engine: Vec<Accumulated>,
+    pub accumulated: Vec<Accumulated>,
 }
 
 /// The partial state of a reduction.
@@ -48,7 +48,7 @@ impl PartialState {
                 })
                 .collect(),
             rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
-            engine: program
+            accumulated: program
                 .by_row()
                 .map(|aggregate| {
                     Accumulated::for_rows(aggregate, program.is_grouped(), &job.schema, groups)
@@ -59,7 +59,7 @@ impl PartialState {
 
     /// Returns the size of DataFusion's accumulators in bytes.
     pub fn accumulator_bytes(&self) -> usize {
-        self.engine.iter().map(Accumulated::size).sum()
+        self.accumulated.iter().map(Accumulated::size).sum()
     }
 
     /// Merges the partial state of another worker. `memory` accounts for what is needed meanwhile.
@@ -70,7 +70,7 @@ impl PartialState {
         if let (Some(rows), Some(others)) = (&mut self.rows, &other.rows) {
             add_all(rows, others);
         }
-        for (one, other) in self.engine.iter_mut().zip(other.engine) {
+        for (one, other) in self.accumulated.iter_mut().zip(other.accumulated) {
             if let Some(mut other) = one.absorb(other) {
                 // The partial state and a copy of it exist at the same time.
                 memory.try_grow(other.size().saturating_mul(2))?;

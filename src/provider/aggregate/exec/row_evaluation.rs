@@ -201,7 +201,13 @@ impl RowEvaluation {
         if some.num_rows() > 0 {
             let total = job.groups.count();
             let aggregates = self.aggregates.iter();
-            add_rows(aggregates, &mut found.engine, &some, &self.groups, total)?;
+            add_rows(
+                aggregates,
+                &mut found.accumulated,
+                &some,
+                &self.groups,
+                total,
+            )?;
         }
         self.next = end;
         if end < cells.rows() {

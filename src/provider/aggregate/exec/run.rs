@@ -36,7 +36,7 @@ pub(crate) struct Run {
     /// The required order of the rows.
     pub ordering: Option<LexOrdering>,
     /// DataFusion's own plan for the same rows.
-    pub engine: Arc<dyn ExecutionPlan>,
+    pub fallback: Arc<dyn ExecutionPlan>,
     pub metrics: ExecutionPlanMetricsSet,
     pub context: Arc<TaskContext>,
 }
@@ -49,7 +49,7 @@ impl Run {
         let found = self.in_array_space(&metrics).await;
         fallback::or_engine(
             found,
-            &self.engine,
+            &self.fallback,
             self.ordering,
             &self.schema,
             &self.context,
@@ -148,7 +148,7 @@ impl Run {
             reservation.try_grow(bytes).map(|()| reservation)
         };
         let each: Result<Vec<_>> = (0..workers).map(|_| reserve(bytes)).collect();
-        // When the output is built, only one worker's results are left.
+        // All but one worker's results are released before the output is built.
         let answer = answer.saturating_sub(bytes.saturating_mul(workers - 1));
         Ok((each?, reserve(answer)?))
     }

@@ -271,7 +271,7 @@ impl Worker {
     /// Adjusts the reservation to the current size of DataFusion's accumulators.
     fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
         self.rows.added = 0;
-        if self.found.engine.is_empty() {
+        if self.found.accumulated.is_empty() {
             return Ok(());
         }
         let bytes = self.job.other_bytes();

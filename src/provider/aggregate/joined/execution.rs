@@ -36,7 +36,7 @@ const BYTES_PER_RESULT: usize = 16;
 pub(super) struct Execution {
     pub join: Arc<dyn ExecutionPlan>,
     pub program: Arc<JoinAggregation>,
-    pub engine: Arc<dyn ExecutionPlan>,
+    pub fallback: Arc<dyn ExecutionPlan>,
     pub metrics: ExecutionPlanMetricsSet,
     pub context: Arc<TaskContext>,
 }
@@ -72,9 +72,9 @@ impl Execution {
         let found = self.by_number(&baseline).await;
         fallback::or_engine(
             found,
-            &self.engine,
+            &self.fallback,
             None,
-            &self.engine.schema(),
+            &self.fallback.schema(),
             &self.context,
             &self.metrics,
             baseline,
@@ -135,7 +135,7 @@ impl Execution {
         };
         let batch_size = self.context.session_config().batch_size().max(1);
         let answer = merged.answer(&job)?;
-        let schema = self.engine.schema();
+        let schema = self.fallback.schema();
         let rows = answer.rows;
         let baseline = baseline.clone();
         let starts = (0..rows).step_by(batch_size);

@@ -44,7 +44,7 @@ pub struct ArrayJoinAggregateExec {
     program: Arc<JoinAggregation>,
     /// DataFusion's own plan for the same rows. It is an alternative to this operator, not an
     /// input, so it is not a child.
-    engine: Arc<dyn ExecutionPlan>,
+    fallback: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -53,18 +53,18 @@ impl ArrayJoinAggregateExec {
     pub(super) fn new(
         join: ArrayLookupJoinExec,
         program: JoinAggregation,
-        engine: Arc<dyn ExecutionPlan>,
+        fallback: Arc<dyn ExecutionPlan>,
     ) -> Self {
-        Self::of(Arc::new(join), Arc::new(program), engine)
+        Self::of(Arc::new(join), Arc::new(program), fallback)
     }
 
     fn of(
         join: Arc<dyn ExecutionPlan>,
         program: Arc<JoinAggregation>,
-        engine: Arc<dyn ExecutionPlan>,
+        fallback: Arc<dyn ExecutionPlan>,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(engine.schema()),
+            EquivalenceProperties::new(fallback.schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -72,7 +72,7 @@ impl ArrayJoinAggregateExec {
         Self {
             join,
             program,
-            engine,
+            fallback,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -80,7 +80,7 @@ impl ArrayJoinAggregateExec {
 
     /// Returns the operator over another plan of the same join.
     pub(crate) fn over(&self, join: Arc<dyn ExecutionPlan>) -> Self {
-        Self::of(join, Arc::clone(&self.program), Arc::clone(&self.engine))
+        Self::of(join, Arc::clone(&self.program), Arc::clone(&self.fallback))
     }
 
     /// Returns the names of the aggregate functions.
@@ -155,7 +155,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         let execution = Execution {
             join: Arc::clone(&self.join),
             program: Arc::clone(&self.program),
-            engine: Arc::clone(&self.engine),
+            fallback: Arc::clone(&self.fallback),
             metrics: self.metrics.clone(),
             context,
         };
@@ -175,7 +175,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         &self,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
-        let inputs = context.encode_children([&self.engine, &self.join])?;
+        let inputs = context.encode_children([&self.fallback, &self.join])?;
         Operator::JoinAggregate {}.encode(inputs).map(Some)
     }
 }

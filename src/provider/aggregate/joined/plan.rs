@@ -47,8 +47,8 @@ impl JoinAggregation {
         !self.groups.is_empty()
     }
 
-    /// Returns `true` if a result may be kept for each of `groups` groups, including groups without rows.
-    /// If most have none, hashing the others is cheaper.
+    /// Returns `true` if it pays to keep a result for each of `groups` groups, including groups without
+    /// rows. If most groups have no rows, hashing the remaining groups is cheaper.
     pub fn has_room_for(&self, groups: usize) -> bool {
         let cells = self.cells.unwrap_or(u64::MAX);
         groups as u64 <= FEW_GROUPS

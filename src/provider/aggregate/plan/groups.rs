@@ -205,8 +205,8 @@ impl Groups {
             let start = window.ranges()[axis.column].start;
             let indices = in_window.selected.ranges();
             let indices = indices.map(|range| start + range.start..start + range.end);
-            // The terms fit into memory, since the coordinates of the selected indices do. All
-            // indices of a chunk need not.
+            // The terms of the selected indices fit into memory, since their coordinates do. Those of
+            // all indices of a chunk may not.
             in_window.terms = Some(axis.terms(part, selection, indices));
         }
         (axes, base)

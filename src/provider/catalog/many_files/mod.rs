@@ -1,4 +1,4 @@
-//! One table over many files: the union of the rows that the files have in the same table.
+//! One table over many files: the union of the rows of the files' tables.
 
 pub(crate) mod axis_union;
 pub(crate) mod blocks;
@@ -43,11 +43,12 @@ pub struct FileTable {
 }
 
 impl FileTable {
-    /// Creates the table of these tables, one per file. `location` names all files together. With
+    /// Creates a table over `members`, one table per file. `location` names all files together. With
     /// `has_file_column`, the last column holds the path of each row's file.
     ///
     /// # Errors
-    /// Returns an error if there are no files, or a table has other columns than the first one.
+    /// Returns an error if there are no files, or if the columns of a table differ from those of the first
+    /// table.
     pub fn new(
         location: &str,
         files: &[PathBuf],
@@ -78,23 +79,9 @@ impl FileTable {
         })
     }
 
-    /// Sets the recipe of the whole table, which replaces those of its files.
-    pub(crate) fn with_recipe(mut self, recipe: Recipe) -> Self {
-        self.recipe = Some(recipe);
-        self
-    }
-
     /// The tables, one per file.
     pub fn members(&self) -> &[Arc<dyn BlockSource>] {
         &self.members
-    }
-
-    /// Returns the values of the column `file`, one per file; `None` if there is no such column.
-    pub(in crate::provider) fn file_column(&self) -> Result<Option<Arc<[String]>>> {
-        if !self.has_file_column {
-            return Ok(None);
-        }
-        Ok(Some(self.paths()?.into()))
     }
 
     fn paths(&self) -> Result<Vec<String>> {
@@ -121,7 +108,24 @@ impl FileTable {
     }
 }
 
-/// Returns the columns of a table over these tables.
+#[cfg(feature = "tatami")]
+impl FileTable {
+    /// Sets the recipe of the whole table, which replaces those of its files.
+    pub(crate) fn with_recipe(mut self, recipe: Recipe) -> Self {
+        self.recipe = Some(recipe);
+        self
+    }
+
+    /// Returns the values of the column `file`, one per file; `None` if there is no such column.
+    pub(in crate::provider) fn file_column(&self) -> Result<Option<Arc<[String]>>> {
+        if !self.has_file_column {
+            return Ok(None);
+        }
+        Ok(Some(self.paths()?.into()))
+    }
+}
+
+/// Returns the columns of a table over `members`.
 fn schema_of(members: &[Arc<dyn BlockSource>], has_file_column: bool) -> SchemaRef {
     let schemas: Vec<&SchemaRef> = members.iter().map(|member| member.schema()).collect();
     let mut fields = common_fields(&schemas);
@@ -131,7 +135,7 @@ fn schema_of(members: &[Arc<dyn BlockSource>], has_file_column: bool) -> SchemaR
     Arc::new(Schema::new(fields))
 }
 
-/// Returns the columns of tables that have the same columns. A column is nullable if it is in any table.
+/// Returns the columns that tables have in common. A column is nullable if it is nullable in any table.
 pub(in crate::provider) fn common_fields(schemas: &[&SchemaRef]) -> Vec<FieldRef> {
     let first = schemas.iter().take(1).flat_map(|schema| schema.fields());
     let fields = first.enumerate().map(|(column, field)| {

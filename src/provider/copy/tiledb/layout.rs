@@ -315,8 +315,8 @@ fn highest(datatype: Datatype) -> Scalar {
 }
 
 /// Returns the widest domain of a datatype that other libraries accept, or a wider one if the coordinates
-/// are outside of it; `None` for texts. They must be able to count the coordinates of the domain in the
-/// datatype, or in its unsigned form, to let the schema evolve.
+/// are outside of it; `None` for texts. Other libraries let a schema evolve only if the number of
+/// coordinates of the domain fits the datatype, or its unsigned form.
 fn whole_domain(datatype: Datatype, coordinates: Option<&Interval>) -> Option<Interval> {
     if datatype == Datatype::StringAscii {
         return None;

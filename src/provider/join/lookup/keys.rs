@@ -300,7 +300,7 @@ fn evaluate(
     }))
 }
 
-/// Returns `true` if two grids have the same coordinates along some axes, and the same selected ones.
+/// Returns `true` if two grids have the same coordinates along some axes, and select the same indices of them.
 fn have_same_axes(axes: &[usize], one: &GridSelection, other: &GridSelection) -> Result<bool> {
     for axis in axes {
         let is_same = one.selection.axes()[*axis] == other.selection.axes()[*axis]

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, lit, when
 use datafusion::optimizer::AnalyzerRule;
 use half::f16;
 
-/// A rule that makes both zeros equal wherever values are compared for equality.
+/// Makes `-0.0` equal to `0.0` wherever values are compared for equality.
 #[derive(Debug, Default)]
 pub(crate) struct EqualZeros;
 

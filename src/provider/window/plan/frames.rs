@@ -83,7 +83,7 @@ pub(in crate::provider::window) struct Pick {
     pub default: ScalarValue,
 }
 
-/// Returns the rows that a window function takes its values from.
+/// Finds, for each row, the row that a window function such as `lag` takes its value from.
 pub(in crate::provider::window) fn pick(
     window: &Arc<dyn WindowExpr>,
     function: &WindowUDFExpr,

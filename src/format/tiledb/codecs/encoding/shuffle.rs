@@ -25,7 +25,7 @@ pub(super) fn shuffle_bits(size: usize, input: &[u8]) -> Vec<u8> {
     let mut output = vec![0; input.len()];
     let blocks = input.chunks(BITSHUFFLE_BLOCK_BYTES);
     for (block, output) in blocks.zip(output.chunks_mut(BITSHUFFLE_BLOCK_BYTES)) {
-        // Rows hold whole bytes, so that up to seven values at the end are stored as they are.
+        // A row holds whole bytes, so up to seven values at the end are stored unshuffled.
         let row_bytes = block.len() / size / 8;
         let (values, rest) = block.split_at(row_bytes * 8 * size);
         let (rows, rest_out) = output.split_at_mut(values.len());

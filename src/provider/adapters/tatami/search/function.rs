@@ -13,13 +13,13 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::format::tatami::search::Mode;
 use crate::provider::adapters::tatami::files::{TableFiles, table_files};
+use crate::provider::adapters::tatami::row_table::RowTable;
 use crate::provider::adapters::tatami::search::scan::SearchScan;
 use crate::provider::adapters::tatami::search::terms::TermRows;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::attributes::plain;
 use crate::provider::catalog::many_files::{FILE, common_fields};
 use crate::provider::introspection::lookup;
-use crate::provider::introspection::scan::RowTable;
 use crate::provider::source::BlockSource;
 
 /// `tatami_search('t', 'words' [, mode])`: the documents that contain any or all of the words, with their

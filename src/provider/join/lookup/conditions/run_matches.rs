@@ -10,7 +10,7 @@ use crate::provider::join::lookup::conditions::runs::Runs;
 
 /// The maximum number of consecutive numbers of the last set whose matches are listed together.
 const MAX_SEGMENT: usize = 128;
-/// The number of pairs of such a list above which it covers fewer numbers.
+/// The number of pairs above which such a list covers fewer numbers.
 const MANY_PAIRS: usize = 1 << 20;
 /// The average number of matches per row up to which the first set has an index of its rows.
 const MAX_INDEXED: u64 = 16;
@@ -22,7 +22,7 @@ pub(in crate::provider::join::lookup) struct RunMatches {
     sets: Vec<SetRuns>,
     /// The number of rows.
     rows: usize,
-    /// For each number of the first set, its rows, if there are few.
+    /// The rows of each number of the first set; `None` if there are too many.
     first: Option<RowLists>,
     /// Accounts for the memory of `first` and of a [`Line`] per partition.
     _memory: MemoryReservation,
@@ -83,7 +83,7 @@ impl RowLists {
         }
         self.rows.clear();
         self.rows.resize(end as usize, 0);
-        // The lists are filled from their ends, which become their starts.
+        // Each list is filled backwards, which turns its end offset into its start.
         for row in rows.rev() {
             for run in runs.within(row as usize, numbers.clone()) {
                 for end in &mut self.offsets[index(run.start)..index(run.end)] {
@@ -94,14 +94,14 @@ impl RowLists {
         }
     }
 
-    /// Returns a list.
+    /// Returns the list with this number.
     pub fn list(&self, number: usize) -> &[u32] {
         &self.rows[self.offsets[number] as usize..self.offsets[number + 1] as usize]
     }
 }
 
 impl RunMatches {
-    /// Creates the matches of rows with these runs, which are those of the sets of `conditions`.
+    /// Creates the matches of rows from their runs in the axis sets of `conditions`.
     /// `partitions` is the number of readers.
     ///
     /// # Errors
