@@ -1,6 +1,7 @@
 //! Selections: the chosen indices of all axes of a grid.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::grid::chunk_grid::ChunkGrid;
 use crate::grid::index_set::IndexSet;
@@ -133,6 +134,46 @@ impl Selection {
             .collect();
         let count = Selection { axes: axes.clone() }.count();
         ChunkSelection { axes, count }
+    }
+}
+
+/// The cells of some chunks.
+impl Selection {
+    /// Returns the selected cells of some of the chunks that the selection intersects, if these cells
+    /// are a product: the chunks are a range in row-major order that has a single index along the
+    /// first axes, several along the next, and all indices along the others. `chunks` are ordinals
+    /// among the chunks that the selection intersects.
+    ///
+    /// ```
+    /// use tet_sql::grid::{ChunkGrid, IndexSet, Selection};
+    ///
+    /// let (grid, all) = (ChunkGrid::new(vec![6, 8], vec![3, 4]), Selection::all(&[6, 8]));
+    /// let second_row = all.of_chunks(&grid, &IndexSet::from_ranges(4, [2..4])).unwrap();
+    /// assert_eq!(second_row.axes()[0].as_range(), Some(3..6));
+    /// assert!(all.of_chunks(&grid, &IndexSet::from_ranges(4, [1..3])).is_none());
+    /// ```
+    pub fn of_chunks(&self, grid: &ChunkGrid, chunks: &IndexSet) -> Option<Self> {
+        if chunks.is_empty() || self.is_empty() {
+            return Some(Self::none(grid.shape()));
+        }
+        let Range { mut start, mut end } = chunks.as_range()?;
+        let touched = self.chunks(grid);
+        let mut unit = touched.count()?;
+        let mut narrowed = self.clone();
+        for (axis, own) in touched.axes().iter().enumerate() {
+            unit /= own.count();
+            let (first, last) = (start / unit, (end - 1) / unit);
+            let along = grid.axis(axis);
+            let window = along.range(own.nth(first)?).start..along.range(own.nth(last)?).end;
+            narrowed.restrict(axis, &IndexSet::from_ranges(grid.shape()[axis], [window]));
+            start -= first * unit;
+            end -= first * unit;
+            if first != last {
+                // All chunks along the other axes have to be among them.
+                return (start == 0 && end % unit == 0).then_some(narrowed);
+            }
+        }
+        Some(narrowed)
     }
 }
 

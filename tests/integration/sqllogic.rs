@@ -11,6 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(all(feature = "cluster", feature = "serve"))]
+use crate::cluster::Workers;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
 use arrow::array::RecordBatch;
@@ -81,6 +83,25 @@ async fn queries_over_urls() {
     let local = ["explain.slt", "introspection.slt"];
     paths.retain(|path| !local.iter().any(|name| path.ends_with(name)));
     run(&paths, Database::over_urls, false).await;
+}
+
+/// Scans and aggregates run on two workers, wherever they can be divided.
+#[cfg(all(feature = "cluster", feature = "serve"))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_a_cluster() {
+    if is_completing() {
+        return;
+    }
+    let roots = [data_directory(), std::env::temp_dir()];
+    let workers = Workers::start(2, &roots).await;
+    let mut paths = query_files();
+    paths.retain(|path| !path.ends_with("explain.slt"));
+    let open = || async {
+        let database = Database::open(1).await?;
+        workers.join(&database.ctx).await;
+        Ok(database)
+    };
+    run(&paths, open, false).await;
 }
 
 fn is_completing() -> bool {
