@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
@@ -78,17 +79,21 @@ fn shown(worker: &Url) -> &str {
 /// The connections of a coordinator. They live in a runtime of their own, because the runtime of a query
 /// may end before the next query.
 #[derive(Debug, Clone)]
-pub(super) struct Channels(Arc<ClusterAccess>);
+pub(super) struct Channels {
+    access: Arc<ClusterAccess>,
+    /// The values of the subqueries to which the tasks refer.
+    subqueries: Option<ScalarSubqueryResults>,
+}
 
 impl Channels {
-    pub fn new(access: Arc<ClusterAccess>) -> Self {
-        Self(access)
+    pub fn new(access: Arc<ClusterAccess>, subqueries: Option<ScalarSubqueryResults>) -> Self {
+        Self { access, subqueries }
     }
 
     /// Returns a connection to a worker of the same version.
     async fn connect(&self, worker: &Url) -> Result<Box<dyn WorkerChannel>> {
         let token = self
-            .0
+            .access
             .token()
             .map(|token| format!("Bearer {token}").parse());
         let token = token.transpose().map_err(|_| {
@@ -99,11 +104,12 @@ impl Channels {
             let authorized = BoxCloneSyncChannel::new(Authorized { channel, token });
             Box::new(NamedWorker {
                 worker: worker.clone(),
-                access: Arc::clone(&self.0),
+                access: Arc::clone(&self.access),
+                subqueries: self.subqueries.clone(),
                 inner: create_worker_client(authorized),
             })
         };
-        if let Some(channel) = self.0.channel(worker) {
+        if let Some(channel) = self.access.channel(worker) {
             return Ok(client(channel));
         }
         let endpoint = self.endpoint(worker)?;
@@ -121,7 +127,7 @@ impl Channels {
                 shown(worker)
             );
         }
-        self.0.keep(worker, &channel);
+        self.access.keep(worker, &channel);
         Ok(found)
     }
 
@@ -138,7 +144,7 @@ impl Channels {
         if worker.scheme() != "https" {
             return Ok(endpoint);
         }
-        let Some(authorities) = self.0.authorities() else {
+        let Some(authorities) = self.access.authorities() else {
             return exec_err!(
                 "the worker {} uses TLS: give the authority that signed its certificate, with --cluster-ca",
                 shown(worker)
@@ -233,6 +239,7 @@ impl Service<Request<Body>> for Authorized {
 struct NamedWorker {
     worker: Url,
     access: Arc<ClusterAccess>,
+    subqueries: Option<ScalarSubqueryResults>,
     inner: Box<dyn WorkerChannel>,
 }
 
@@ -256,7 +263,8 @@ fn named(worker: &Url, error: DataFusionError) -> DataFusionError {
     match error.find_root() {
         DataFusionError::External(inner) => match inner.downcast_ref::<Status>() {
             Some(status) => of_status(worker, status),
-            None => error.context(format!("worker {name}")),
+            // Such as a file that the worker does not have.
+            None => DataFusionError::External(format!("worker {name}: {inner}").into()),
         },
         DataFusionError::ResourcesExhausted(text) => {
             DataFusionError::ResourcesExhausted(format!("worker {name}: {text}"))
@@ -293,7 +301,8 @@ impl WorkerChannel for NamedWorker {
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
         let naming = self.naming();
         if let MaybeEncoded::Decoded(plan) = set_plan_request.plan {
-            set_plan_request.plan = MaybeEncoded::Decoded(Arc::new(Envelope(plan)));
+            let subqueries = self.subqueries.clone();
+            set_plan_request.plan = MaybeEncoded::Decoded(Arc::new(Envelope { plan, subqueries }));
         }
         let answers = self
             .inner

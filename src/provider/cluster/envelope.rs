@@ -5,18 +5,21 @@
 //! passes through a combined codec. So the whole plan travels as the message of a single operator:
 //!
 //! ```text
-//! coordinator   Envelope(plan)  --  ArrayPlanCodec  -->  bytes
-//! worker        bytes  --  ArrayPlanCodec with roots  -->  plan
+//! coordinator   Envelope(plan)  --  ArrayPlanCodec  -->  number of partitions, bytes
+//! worker        bytes  --  ArrayPlanCodec with roots  -->  plan with as many partitions
 //! ```
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err, not_impl_err};
+use datafusion::common::{Result, internal_err, not_impl_err, plan_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
 use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_proto_converter, physical_plan_to_bytes_with_proto_converter,
 };
@@ -24,19 +27,33 @@ use datafusion_proto::physical_plan::{
     DeduplicatingProtoConverter, PhysicalExtensionCodec, PhysicalProtoConverterExtension,
 };
 
+use crate::provider::cluster::broadcast::with_tables;
+use crate::provider::cluster::subqueries::{with_known_values, with_values};
 use crate::provider::codec::{ArrayPlanCodec, Roots, check_operators};
 
-/// Encodes a plan, as workers decode it.
-pub(super) fn encoded(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<u8>> {
+/// Encodes a plan, as workers decode it. `subqueries` are the values of the subqueries to which the plan
+/// refers.
+pub(super) fn encoded(
+    plan: &Arc<dyn ExecutionPlan>,
+    subqueries: Option<&ScalarSubqueryResults>,
+) -> Result<Vec<u8>> {
     let (codec, converter) = (ArrayPlanCodec::new(), DeduplicatingProtoConverter {});
-    let plan = Arc::clone(plan);
+    let mut plan = with_tables(plan)?;
+    if let Some(subqueries) = subqueries {
+        plan = with_values(plan, subqueries)?;
+    }
+    let partitions = plan.output_partitioning().partition_count() as u64;
     let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter)?;
-    Ok(bytes.to_vec())
+    Ok([&partitions.to_le_bytes(), &bytes[..]].concat())
 }
 
 /// A plan on its way to a worker. Never runs.
 #[derive(Debug)]
-pub(super) struct Envelope(pub Arc<dyn ExecutionPlan>);
+pub(super) struct Envelope {
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// The values of the subqueries to which the plan refers.
+    pub subqueries: Option<ScalarSubqueryResults>,
+}
 
 impl DisplayAs for Envelope {
     fn fmt_as(&self, _kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
@@ -50,7 +67,7 @@ impl ExecutionPlan for Envelope {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.0.properties()
+        self.plan.properties()
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -104,11 +121,21 @@ impl PhysicalExtensionCodec for EnvelopeCodec {
         let Some(roots) = &self.roots else {
             return not_impl_err!("a coordinator decodes no tasks");
         };
+        let Some((partitions, message)) = message.split_first_chunk() else {
+            return plan_err!("the plan of a task is truncated");
+        };
         let codec = ArrayPlanCodec::new().with_roots(Arc::clone(roots));
         let converter = DeduplicatingProtoConverter {};
         let plan =
             physical_plan_from_bytes_with_proto_converter(message, context, &codec, &converter)?;
+        let plan = with_known_values(plan)?;
         check_operators(&plan)?;
+        // The coordinator would silently miss the rows of further partitions.
+        let found = plan.output_partitioning().partition_count() as u64;
+        let partitions = u64::from_le_bytes(*partitions);
+        if found != partitions {
+            return internal_err!("a task of {partitions} partitions was decoded with {found}");
+        }
         Ok(plan)
     }
 
@@ -119,8 +146,8 @@ impl PhysicalExtensionCodec for EnvelopeCodec {
         _converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         match node.downcast_ref::<Envelope>() {
-            Some(Envelope(plan)) => {
-                *message = encoded(plan)?;
+            Some(Envelope { plan, subqueries }) => {
+                *message = encoded(plan, subqueries.as_ref())?;
                 Ok(())
             }
             None => not_impl_err!("{} cannot be encoded", node.name()),

@@ -8,10 +8,17 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{
+    ChildrenPropertiesMode, ReplaceChildrenOptions, reset_plan_states,
+};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    replace_children_if_necessary,
+};
 use datafusion_distributed::{
     DistributedExec, DistributedExt, DistributedMetricsFormat, NetworkBoundaryExt, RouteTasksEvent,
     RouteTasksEventResponse, Stage, WorkerResolver, rewrite_distributed_plan_with_metrics,
@@ -21,6 +28,7 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
+use crate::provider::cluster::broadcast::with_rows;
 use crate::provider::cluster::channel::{Channels, LostWorker};
 use crate::provider::cluster::envelope::EnvelopeCodec;
 use crate::provider::cluster::settings;
@@ -34,9 +42,13 @@ const METRICS: Duration = Duration::from_secs(2);
 /// still answer. Later, and in statements that write, a lost worker fails the query.
 pub(super) struct ClusterExec {
     plan: Arc<dyn ExecutionPlan>,
+    /// The same query without tasks.
+    undivided: Arc<dyn ExecutionPlan>,
     workers: Arc<dyn WorkerResolver>,
     /// The number of workers when the query was planned.
     count: usize,
+    /// The values of the subqueries to which the plan refers, known once the plan runs.
+    subqueries: Option<ScalarSubqueryResults>,
     /// The plan of the first execution, with the metrics of all tasks.
     executed: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
 }
@@ -54,13 +66,17 @@ impl ClusterExec {
     /// Creates the operator. `plan` has one partition.
     pub fn new(
         plan: Arc<dyn ExecutionPlan>,
+        undivided: Arc<dyn ExecutionPlan>,
         workers: Arc<dyn WorkerResolver>,
         count: usize,
+        subqueries: Option<ScalarSubqueryResults>,
     ) -> Self {
         Self {
             plan,
+            undivided,
             workers,
             count,
+            subqueries,
             executed: Arc::default(),
         }
     }
@@ -110,8 +126,14 @@ impl ExecutionPlan for ClusterExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
             (Some(plan), true) => {
-                let workers = Arc::clone(&self.workers);
-                Ok(Arc::new(Self::new(plan, workers, self.count)))
+                let (undivided, workers) = (&self.undivided, &self.workers);
+                Ok(Arc::new(Self::new(
+                    plan,
+                    Arc::clone(undivided),
+                    Arc::clone(workers),
+                    self.count,
+                    self.subqueries.clone(),
+                )))
             }
             _ => internal_err!("ClusterExec has one child"),
         }
@@ -121,12 +143,8 @@ impl ExecutionPlan for ClusterExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(
-                datafusion::physical_plan::execution_plan::ChildrenPropertiesMode::Recompute,
-            ),
-        )
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
     }
 
     fn execute(
@@ -140,8 +158,9 @@ impl ExecutionPlan for ClusterExec {
         let access = context.session_config().get_extension::<ClusterAccess>();
         let run = Run {
             plan: Arc::clone(&self.plan),
+            undivided: Arc::clone(&self.undivided),
             workers: Arc::clone(&self.workers),
-            channels: Channels::new(access.unwrap_or_default()),
+            channels: Channels::new(access.unwrap_or_default(), self.subqueries.clone()),
             executed: Arc::clone(&self.executed),
             context,
         };
@@ -153,6 +172,7 @@ impl ExecutionPlan for ClusterExec {
 /// One execution of the operator.
 struct Run {
     plan: Arc<dyn ExecutionPlan>,
+    undivided: Arc<dyn ExecutionPlan>,
     workers: Arc<dyn WorkerResolver>,
     channels: Channels,
     executed: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
@@ -161,29 +181,46 @@ struct Run {
 
 impl Run {
     /// Starts the query, and starts it again if a worker is lost before the first rows arrive.
-    async fn start(self) -> Result<SendableRecordBatchStream> {
+    async fn start(mut self) -> Result<SendableRecordBatchStream> {
+        match with_rows(&self.plan, &self.context).await? {
+            Some(plan) => self.plan = plan,
+            None => return self.start_undivided(),
+        }
         let workers = self.workers.get_urls()?;
-        match self.attempt(workers.clone()).await {
+        match self.attempt(&self.plan, workers.clone()).await {
             Err(error) if LostWorker::of(&error).is_some() && !self.writes()? => {
                 let reachable = self.channels.reachable(&workers).await;
                 match reachable.is_empty() {
                     true => Err(error),
-                    false => self.attempt(reachable).await,
+                    false => self.attempt(&restarted(&self.plan)?, reachable).await,
                 }
             }
             started => started,
         }
     }
 
+    /// Starts the query in this process. The build sides that were too large to send run again.
+    fn start_undivided(self) -> Result<SendableRecordBatchStream> {
+        let mut plan = reset_plan_states(self.undivided)?;
+        if plan.output_partitioning().partition_count() > 1 {
+            plan = Arc::new(CoalescePartitionsExec::new(plan));
+        }
+        plan.execute(0, self.context)
+    }
+
     /// Starts the query on these workers, and waits for the first rows.
-    async fn attempt(&self, workers: Vec<Url>) -> Result<SendableRecordBatchStream> {
+    async fn attempt(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        workers: Vec<Url>,
+    ) -> Result<SendableRecordBatchStream> {
         if workers.is_empty() {
             return Err(exec_datafusion_err!("the cluster has no workers"));
         }
         // The first rows of one worker could otherwise arrive before another is found to be lost.
         self.channels.check(&workers).await?;
         let context = Arc::new(self.context_for(workers)?);
-        let running = DistributedExec::new(with_new_ids(&self.plan)?).with_metrics_collection(true);
+        let running = DistributedExec::new(with_new_ids(plan)?).with_metrics_collection(true);
         let running: Arc<dyn ExecutionPlan> = Arc::new(running);
         let mut rows = running.execute(0, context)?;
         let first = rows.next().await.transpose()?;
@@ -237,6 +274,16 @@ impl Run {
     fn writes(&self) -> Result<bool> {
         self.plan.exists(|node| Ok(node.is::<DataSinkExec>()))
     }
+}
+
+/// Returns a plan that has started, to run again. Stages keep no state in this process.
+fn restarted(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if plan.as_network_boundary().is_some() {
+        return Ok(Arc::clone(plan));
+    }
+    let children = plan.children().into_iter().map(restarted);
+    let children = children.collect::<Result<Vec<_>>>()?;
+    replace_children_if_necessary(Arc::clone(plan), children)?.reset_state()
 }
 
 /// Returns the plan with new identifiers of its stages: workers know tasks by these.

@@ -16,21 +16,29 @@
 //!                  chunks 0..500            chunks 500..1000
 //! ```
 //!
-//! - [`rule`] finds the parts, and [`stage`] divides them.
-//! - [`execution`] runs the whole plan: [`ClusterExec`](execution::ClusterExec) sends the tasks, and
+//! - `rule` finds the parts, `row_wise` tells which can run in tasks, and `stage` divides them.
+//! - `broadcast` sends the build sides of lookup joins to all tasks, and `subqueries` the values of
+//!   scalar subqueries.
+//! - `execution` runs the whole plan: `ClusterExec` sends the tasks, and
 //!   repeats the query if a worker is lost before the first rows arrive.
-//! - [`channel`] connects to workers, and names them in errors.
-//! - [`envelope`] encodes tasks.
-//! - [`worker`] decodes tasks and runs them. It opens only files under its [`Roots`](crate::Roots).
-//! - [`settings`] carries the settings of the coordinator's session to the workers.
+//! - `channel` connects to workers, and names them in errors.
+//! - `envelope` encodes tasks.
+//! - `worker` decodes tasks and runs them, in `limited` time. It opens only files under its
+//!   [`Roots`](crate::Roots).
+//! - `settings` carries the settings of the coordinator's session to the workers.
 
 mod access;
+mod broadcast;
 mod channel;
+mod divided;
 mod envelope;
 mod execution;
+mod limited;
+mod row_wise;
 mod rule;
 mod settings;
 mod stage;
+mod subqueries;
 mod worker;
 
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -24,10 +25,12 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_distributed::WorkerResolver;
 
+use crate::provider::aggregate::ArrayJoinAggregateExec;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::cluster::execution::ClusterExec;
 use crate::provider::cluster::stage::Divider;
 use crate::provider::cluster::{FixedWorkers, parse_workers};
+use crate::provider::join::lookup::ArrayLookupJoinExec;
 
 /// Divides scans and aggregates of arrays among the workers of a cluster, if the session has one.
 ///
@@ -75,12 +78,8 @@ impl PhysicalOptimizerRule for DistributedScans {
                 (_, Some(workers)) => Arc::clone(workers),
                 (_, None) => return Ok(plan),
             };
-        let divider = Divider::new(
-            workers.get_urls()?.len(),
-            settings.cluster_task_size,
-            config.execution.target_partitions,
-        );
-        distributed(plan, divider, &workers)
+        let divider = Divider::new(workers, settings.cluster_task_size, config)?;
+        distributed(plan, divider)
     }
 
     fn name(&self) -> &str {
@@ -93,16 +92,27 @@ impl PhysicalOptimizerRule for DistributedScans {
 }
 
 /// Returns the plan with its stages on workers, or unchanged if it has none.
-fn distributed(
+pub(super) fn distributed(
     plan: Arc<dyn ExecutionPlan>,
     mut divider: Divider,
-    workers: &Arc<dyn WorkerResolver>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(analyze) = plan.downcast_ref::<AnalyzeExec>() {
-        let input = distributed(Arc::clone(analyze.input()), divider, workers)?;
+        let input = distributed(Arc::clone(analyze.input()), divider)?;
         return replaced(&plan, vec![input]);
     }
-    let count = divider.workers();
+    if let Some(root) = plan.downcast_ref::<ScalarSubqueryExec>() {
+        let mut children = vec![distributed(
+            Arc::clone(root.input()),
+            divider.nested(Some(root.results().clone())),
+        )?];
+        for subquery in root.subqueries() {
+            children.push(distributed(
+                Arc::clone(&subquery.plan),
+                divider.nested(None),
+            )?);
+        }
+        return replaced(&plan, children);
+    }
     let divided = walk(&plan, false, &mut divider)?;
     if divider.stages() == 0 {
         return Ok(plan);
@@ -113,8 +123,10 @@ fn distributed(
     };
     Ok(Arc::new(ClusterExec::new(
         divided,
-        Arc::clone(workers),
-        count,
+        plan,
+        Arc::clone(divider.resolver()),
+        divider.workers(),
+        divider.subqueries().cloned(),
     )))
 }
 
@@ -127,6 +139,19 @@ fn walk(
     if let Some(divided) = divider.divide(plan, is_merged)? {
         return Ok(divided);
     }
+    if let Some(join) = plan.downcast_ref::<ArrayLookupJoinExec>() {
+        return walk_build_side(plan, join, divider);
+    }
+    if plan.is::<ArrayJoinAggregateExec>()
+        && let [input] = plan.children()[..]
+        && let Some(join) = input.downcast_ref::<ArrayLookupJoinExec>()
+    {
+        let walked = walk_build_side(input, join, divider)?;
+        return match Arc::ptr_eq(&walked, input) {
+            true => Ok(Arc::clone(plan)),
+            false => replaced(plan, vec![walked]),
+        };
+    }
     if !runs_inputs_once(plan) {
         return Ok(Arc::clone(plan));
     }
@@ -138,6 +163,20 @@ fn walk(
     match divider.stages() == before {
         true => Ok(Arc::clone(plan)),
         false => replaced(plan, children),
+    }
+}
+
+/// Divides the parts of the build side of a lookup join that runs in this process.
+fn walk_build_side(
+    plan: &Arc<dyn ExecutionPlan>,
+    join: &ArrayLookupJoinExec,
+    divider: &mut Divider,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let [build, probe] = join.inputs();
+    let walked = walk(build, true, divider)?;
+    match Arc::ptr_eq(&walked, build) {
+        true => Ok(Arc::clone(plan)),
+        false => replaced(plan, vec![walked, Arc::clone(probe)]),
     }
 }
 

@@ -19,12 +19,15 @@ const OF_MACHINE: [&str; 4] = [
     "tet.cluster_task_size",
 ];
 
-/// Returns the headers with the settings that differ from the defaults.
+/// A setting whose default is the number of processors of the machine.
+const OF_PROCESSORS: &str = "datafusion.execution.target_partitions";
+
+/// Returns the headers with the settings that differ from the defaults of any machine.
 pub(super) fn headers(options: &ConfigOptions) -> Result<HeaderMap> {
     let defaults: HashMap<String, Option<String>> = entries(&defaults()).collect();
     let mut encoded = form_urlencoded::Serializer::new(String::new());
     for (name, value) in entries(options) {
-        let is_default = defaults.get(&name) == Some(&value);
+        let is_default = defaults.get(&name) == Some(&value) && name != OF_PROCESSORS;
         if let Some(value) = value.filter(|_| !is_default) {
             encoded.append_pair(&name, &value);
         }
@@ -90,7 +93,7 @@ mod tests {
         let headers = headers(&options).unwrap();
         let mut found = ConfigOptions::default();
         apply(&headers, &mut found).unwrap();
-        assert_eq!(found.execution.batch_size, 77);
+        assert_eq!(found.execution.batch_size.get(), 77);
         assert_eq!(found.execution.time_zone.as_deref(), Some("+02:00"));
         let settings = found.extensions.get::<ArraySettings>().unwrap();
         assert!(!settings.nan_as_null);

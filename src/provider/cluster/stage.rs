@@ -1,58 +1,49 @@
 //! Divides a part of a plan into tasks: the same operators over different chunks.
 
-use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::limit::LocalLimitExec;
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_distributed::{
     DistributedLeafExec, NetworkBoundaryExt, NetworkCoalesceExec, Stage as TaskStage,
+    WorkerResolver,
 };
 
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::rule;
+use crate::provider::cluster::broadcast::BroadcastExec;
+use crate::provider::cluster::divided::Divided;
 use crate::provider::cluster::envelope::encoded;
-use crate::provider::cluster::rule::replaced;
+use crate::provider::cluster::row_wise::{RowWise, makes_dynamic_filters, over};
+use crate::provider::cluster::rule::distributed;
+use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::tasks::Division;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
-#[derive(Debug)]
 pub(super) struct Divider {
+    resolver: Arc<dyn WorkerResolver>,
+    /// The number of workers.
     workers: usize,
     /// The minimum number of bytes that a task reads.
     task_size: u64,
-    /// The maximum number of partitions of a task.
-    partitions: usize,
+    config: Arc<ConfigOptions>,
     stages: usize,
-}
-
-/// A part of a plan that works on each row, or on the rows of each partition, by itself: operators with
-/// one input each, from the top down, over a scan.
-struct RowWise {
-    operators: Vec<Arc<dyn ExecutionPlan>>,
-    leaf: Arc<dyn ExecutionPlan>,
+    /// The values of the subqueries to which the plan may refer. Subqueries run before the plan.
+    subqueries: Option<ScalarSubqueryResults>,
 }
 
 /// The leaves of the tasks of a stage, and the operators that every task runs over its leaf.
@@ -67,13 +58,41 @@ struct Tasks {
 }
 
 impl Divider {
-    pub fn new(workers: usize, task_size: u64, partitions: usize) -> Self {
-        Self {
+    pub fn new(
+        resolver: Arc<dyn WorkerResolver>,
+        task_size: u64,
+        config: &ConfigOptions,
+    ) -> Result<Self> {
+        let workers = resolver.get_urls()?.len();
+        Ok(Self {
+            resolver,
             workers,
             task_size,
-            partitions,
+            config: Arc::new(config.clone()),
             stages: 0,
+            subqueries: None,
+        })
+    }
+
+    /// Returns a divider for a part of the plan that runs by itself and may refer to these subqueries.
+    pub fn nested(&self, subqueries: Option<ScalarSubqueryResults>) -> Self {
+        Self {
+            resolver: Arc::clone(&self.resolver),
+            config: Arc::clone(&self.config),
+            stages: 0,
+            subqueries,
+            ..*self
         }
+    }
+
+    /// Returns the values of the subqueries to which the plan may refer.
+    pub fn subqueries(&self) -> Option<&ScalarSubqueryResults> {
+        self.subqueries.as_ref()
+    }
+
+    /// Returns the workers.
+    pub fn resolver(&self) -> &Arc<dyn WorkerResolver> {
+        &self.resolver
     }
 
     /// Returns the number of workers.
@@ -221,18 +240,18 @@ impl Divider {
         let Some(scan) = source.data_source().downcast_ref::<ArrayScan>() else {
             return Ok(None);
         };
-        let most = self.workers.max(1) as u64;
-        let tasks = scan.weight().unwrap_or(u64::MAX) / self.task_size.max(1);
-        let tasks = tasks.min(most) as usize;
-        if tasks < self.workers.min(2) {
+        let Some(tasks) = self.tasks(scan) else {
             return Ok(None);
-        }
-        // The dynamic filters of operators in this process never learn anything in a worker.
-        let scan = match part.operators.iter().any(makes_dynamic_filters) {
+        };
+        // The dynamic filters of operators in this process never learn anything in a worker, but subqueries
+        // have their values.
+        let learns = part.operators.iter().any(makes_dynamic_filters);
+        let scan = match learns || self.subqueries.is_some() {
             true => scan.clone(),
             false => scan.without_dynamic_filter(),
         };
-        let Some(scans) = scan.in_tasks(tasks, self.partitions, division)? else {
+        let partitions = self.config.execution.target_partitions;
+        let Some(scans) = scan.in_tasks(tasks, partitions, division)? else {
             return Ok(None);
         };
         let chunks = scans.iter().map(|scan| scan.planned_read().chunks);
@@ -248,20 +267,33 @@ impl Divider {
         }))
     }
 
+    /// Returns the number of tasks that read a scan; `None` if there is too little to read.
+    fn tasks(&self, scan: &ArrayScan) -> Option<usize> {
+        let most = self.workers.max(1) as u64;
+        let tasks = scan.weight().unwrap_or(u64::MAX) / self.task_size.max(1);
+        let tasks = tasks.min(most) as usize;
+        (tasks >= self.workers.min(2)).then_some(tasks)
+    }
+
     /// Returns the rows of all tasks; `None` if the tasks cannot be sent to another process.
-    fn stage(&mut self, tasks: Tasks) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    fn stage(&mut self, mut tasks: Tasks) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(first) = tasks.leaves.first() else {
             return Ok(None);
         };
-        if !can_be_sent(&over(&tasks.operators, Arc::clone(first))?)? {
+        for operator in &mut tasks.operators {
+            *operator = match self.for_all_tasks(operator, first)? {
+                Some(operator) => operator,
+                None => return Ok(None),
+            };
+        }
+        let task = over(&tasks.operators, Arc::clone(first))?;
+        if refers_to_subquery(&task)? && self.subqueries.is_none() || encoded(&task, None).is_err()
+        {
             return Ok(None);
         }
         self.stages += 1;
         let count = tasks.leaves.len();
-        let whole = Arc::new(Divided {
-            plan: tasks.whole,
-            chunks: tasks.chunks,
-        });
+        let whole = Arc::new(Divided::new(tasks.whole, tasks.chunks));
         let leaf = DistributedLeafExec::try_new(whole, tasks.leaves)?;
         let task = over(&tasks.operators, Arc::new(leaf))?;
         let rows: Arc<dyn ExecutionPlan> = Arc::new(NetworkCoalesceExec::try_new(task, count, 1)?);
@@ -278,94 +310,34 @@ impl Divider {
             None => rows,
         }))
     }
-}
 
-/// Returns the operators, from the top down, over a leaf.
-fn over(
-    operators: &[Arc<dyn ExecutionPlan>],
-    leaf: Arc<dyn ExecutionPlan>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    operators.iter().rev().try_fold(leaf, |input, operator| {
-        match operator.downcast_ref::<SortExec>() {
-            // Sorts the rows of each partition, which are merged in this process.
-            Some(sort) => {
-                let sort = sort.clone().with_preserve_partitioning(true);
-                replaced(&(Arc::new(sort) as _), vec![input])
-            }
-            None => replaced(operator, vec![input]),
-        }
-    })
-}
-
-impl RowWise {
-    /// Returns the part with another operator on top.
-    fn below(mut self, operator: &Arc<dyn ExecutionPlan>) -> Self {
-        self.operators.insert(0, Arc::clone(operator));
-        self
-    }
-
-    /// Returns the operators of a plan and its scan; `None` if an operator needs rows of several
-    /// partitions. With `skips_exchanges`, operators that only move rows between partitions are left
-    /// out.
-    fn of(plan: &Arc<dyn ExecutionPlan>, skips_exchanges: bool) -> Option<Self> {
-        let mut operators = Vec::new();
-        let mut node = plan;
-        loop {
-            let is_partial = node
-                .downcast_ref::<ArrayAggregateExec>()
-                .is_some_and(|aggregate| aggregate.stage() == Stage::Partial);
-            if is_partial || node.is::<DataSourceExec>() {
-                let leaf = Arc::clone(node);
-                return Some(Self { operators, leaf });
-            }
-            let is_exchange = match node.downcast_ref::<CoalescePartitionsExec>() {
-                Some(coalesce) => coalesce.fetch().is_none(),
-                None => node.is::<RepartitionExec>(),
-            };
-            // Below an exchange, a limit would hold for fewer rows.
-            if skips_exchanges && node.fetch().is_some() {
-                return None;
-            }
-            if !(skips_exchanges && is_exchange) {
-                if !is_row_wise(node) {
-                    return None;
-                }
-                operators.push(Arc::clone(node));
-            }
-            let [input] = node.children()[..] else {
-                return None;
-            };
-            node = input;
-        }
-    }
-}
-
-/// Returns `true` if an operator works on each row, or on the rows of each partition, by itself.
-fn is_row_wise(node: &Arc<dyn ExecutionPlan>) -> bool {
-    if let Some(filter) = node.downcast_ref::<FilterExec>() {
-        return filter.fetch().is_none();
-    }
-    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-        return *aggregate.mode() == AggregateMode::Partial;
-    }
-    if let Some(sort) = node.downcast_ref::<SortExec>() {
-        let is_single = sort.input().output_partitioning().partition_count() == 1;
-        return match sort.fetch() {
-            // The limit of each partition is followed by one for all.
-            Some(_) => sort.preserve_partitioning() && !is_single,
-            None => sort.preserve_partitioning() || is_single,
+    /// Returns an operator that every task can run. A lookup join gets the rows of its build side, which the
+    /// coordinator collects, unless these are the scan of an array that is not larger than the scan of a
+    /// task. `None` if the array is larger.
+    fn for_all_tasks(
+        &self,
+        operator: &Arc<dyn ExecutionPlan>,
+        leaf: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(join) = operator.downcast_ref::<ArrayLookupJoinExec>() else {
+            return Ok(Some(Arc::clone(operator)));
         };
+        let [build, _] = join.inputs();
+        if !join.has_keyed_build() {
+            let build = distributed(Arc::clone(build), self.nested(self.subqueries.clone()))?;
+            let join = join.over_build(Arc::new(BroadcastExec::new(build)))?;
+            return Ok(Some(Arc::new(join)));
+        }
+        let weight = |leaf: &Arc<dyn ExecutionPlan>| {
+            let source = leaf.downcast_ref::<DataSourceExec>()?;
+            source.data_source().downcast_ref::<ArrayScan>()?.weight()
+        };
+        let of_build = RowWise::of(build, true).and_then(|build| weight(&build.leaf));
+        let most = weight(leaf).unwrap_or(0).max(self.task_size);
+        Ok(of_build
+            .filter(|weight| *weight <= most)
+            .map(|_| Arc::clone(operator)))
     }
-    if let Some(limit) = node.downcast_ref::<LocalLimitExec>() {
-        return limit.input().output_partitioning().partition_count() > 1;
-    }
-    if let Some(exchange) = node.downcast_ref::<RepartitionExec>() {
-        return matches!(exchange.partitioning(), Partitioning::RoundRobinBatch(_));
-    }
-    node.is::<CooperativeExec>()
-        || node.is::<ProjectionExec>()
-        || node.is::<UnnestExec>()
-        || node.name() == "ListSlicesExec"
 }
 
 /// Returns the operator if it sorts all rows and keeps the first.
@@ -373,12 +345,6 @@ fn whole_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<&SortExec> {
     let sort = plan.downcast_ref::<SortExec>()?;
     let is_single = sort.input().output_partitioning().partition_count() == 1;
     (sort.fetch().is_some() && is_single).then_some(sort)
-}
-
-/// Returns `true` if an operator may tell the scan below what it needs while both run.
-fn makes_dynamic_filters(node: &Arc<dyn ExecutionPlan>) -> bool {
-    let sort = node.downcast_ref::<SortExec>();
-    sort.is_some_and(|sort| sort.fetch().is_some()) || node.is::<AggregateExec>()
 }
 
 /// Returns the node of a whole aggregation whose input is rows; `None` if the plan is anything else, or
@@ -396,96 +362,14 @@ fn whole_aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     single.contains(aggregate.mode()).then_some(aggregate)
 }
 
-/// Returns `true` if a task can be encoded, and refers to nothing outside of itself.
-fn can_be_sent(task: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    let refers_to_subquery = task.exists(|node| {
+/// Returns `true` if an expression of a task refers to the value of a subquery.
+fn refers_to_subquery(task: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    task.exists(|node| {
         let mut refers = false;
         node.apply_expressions(&mut |expr: &Arc<dyn PhysicalExpr>| {
             refers |= expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>()))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(refers)
-    })?;
-    if refers_to_subquery {
-        return Ok(false);
-    }
-    Ok(encoded(task).is_ok())
-}
-
-/// A plan that is divided into tasks, as EXPLAIN shows it. Never runs.
-struct Divided {
-    plan: Arc<dyn ExecutionPlan>,
-    /// The number of chunks that each task reads; `None` if 2^64 or more.
-    chunks: Vec<Option<u64>>,
-}
-
-impl Debug for Divided {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Divided")
-            .field("plan", &self.plan)
-            .field("chunks", &self.chunks)
-            .finish()
-    }
-}
-
-impl DisplayAs for Divided {
-    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
-        let chunks = self.chunks.iter();
-        let chunks = chunks.map(|chunks| chunks.map_or("2^64 or more".into(), |n| n.to_string()));
-        let chunks: Vec<String> = chunks.collect();
-        write!(f, "chunks_per_task=[{}]: ", chunks.join(", "))?;
-        self.plan.fmt_as(t, f)
-    }
-}
-
-impl ExecutionPlan for Divided {
-    fn name(&self) -> &str {
-        self.plan.name()
-    }
-
-    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
-        Some(self.plan.as_ref())
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.plan.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.plan.apply_expressions(visit)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.plan.execute(partition, context)
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.plan.metrics()
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        _inputs: &[Arc<Statistics>],
-        _args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(Statistics::new_unknown(&self.schema())))
-    }
+    })
 }

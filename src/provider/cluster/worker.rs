@@ -2,10 +2,12 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::Result;
 use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion_distributed::{
     DistributedExt, Worker, WorkerPlanRewriteEvent, WorkerPlanRewriteEventResponse,
@@ -19,6 +21,7 @@ use tonic::server::NamedService;
 use crate::provider::catalog::session::enable_arrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::cluster::envelope::EnvelopeCodec;
+use crate::provider::cluster::limited::LimitedExec;
 use crate::provider::cluster::settings;
 use crate::provider::codec::{Roots, VERSION, check_operators};
 
@@ -46,14 +49,24 @@ use crate::provider::codec::{Roots, VERSION, check_operators};
 pub struct ClusterWorker {
     roots: Arc<Roots>,
     runtime: Arc<RuntimeEnv>,
+    time_limit: Option<Duration>,
 }
 
 impl ClusterWorker {
     /// Creates a worker that opens files under `roots` only. The tasks of all queries share the memory
     /// pool of `runtime`.
     pub fn new(roots: Roots, runtime: Arc<RuntimeEnv>) -> Self {
-        let roots = Arc::new(roots);
-        Self { roots, runtime }
+        Self {
+            roots: Arc::new(roots),
+            runtime,
+            time_limit: None,
+        }
+    }
+
+    /// Sets the maximum time of a task, from its plan to its last row.
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
     }
 
     /// Returns the gRPC service of the worker.
@@ -69,10 +82,10 @@ impl ClusterWorker {
     + Send
     + Sync
     + 'static {
-        let roots = self.roots;
+        let (roots, time_limit) = (self.roots, self.time_limit);
         let session = move |query: WorkerQueryContext| {
             let roots = Arc::clone(&roots);
-            async move { session(query, roots) }
+            async move { session(query, roots, time_limit) }
         };
         Worker::from_session_builder(session)
             .with_runtime_env(self.runtime)
@@ -82,7 +95,11 @@ impl ClusterWorker {
 }
 
 /// Returns the session that decodes and runs a task, with the settings of the coordinator's session.
-fn session(query: WorkerQueryContext, roots: Arc<Roots>) -> Result<SessionState> {
+fn session(
+    query: WorkerQueryContext,
+    roots: Arc<Roots>,
+    time_limit: Option<Duration>,
+) -> Result<SessionState> {
     let WorkerQueryContext {
         mut builder,
         headers,
@@ -94,9 +111,13 @@ fn session(query: WorkerQueryContext, roots: Arc<Roots>) -> Result<SessionState>
     let mut state = context.state();
     state.set_distributed_user_codec(EnvelopeCodec::within(roots));
     // An operator that travels without an envelope is none of this crate.
-    state.set_distributed_worker_plan_rewrite_handler(|event: WorkerPlanRewriteEvent| {
+    state.set_distributed_worker_plan_rewrite_handler(move |event: WorkerPlanRewriteEvent| {
         check_operators(&event.plan)?;
-        Ok(WorkerPlanRewriteEventResponse::new(event.plan))
+        let plan: Arc<dyn ExecutionPlan> = match time_limit {
+            Some(limit) => Arc::new(LimitedExec::new(event.plan, limit)),
+            None => event.plan,
+        };
+        Ok(WorkerPlanRewriteEventResponse::new(plan))
     });
     Ok(state)
 }

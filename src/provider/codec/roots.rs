@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 #[cfg(feature = "remote")]
@@ -18,9 +19,9 @@ use crate::provider::source::recipe::Recipe;
 
 /// The option of a format that names a file.
 const KEY_FILE: &str = "key_file";
-/// The operators that a plan from another process may have, besides scans of arrays. None of them reads
-/// or writes files.
-const OPERATORS: [&str; 16] = [
+/// The operators that a plan from another process may have, besides scans of arrays and tables in memory.
+/// None of them reads or writes files.
+const OPERATORS: [&str; 18] = [
     "AggregateExec",
     "ArrayAggregateExec",
     "ArrayJoinAggregateExec",
@@ -30,8 +31,10 @@ const OPERATORS: [&str; 16] = [
     "CooperativeExec",
     "EmptyExec",
     "FilterExec",
+    "HashJoinExec",
     "ListSlicesExec",
     "LocalLimitExec",
+    "NestedLoopJoinExec",
     "ProjectionExec",
     "RepartitionExec",
     "SortExec",
@@ -143,7 +146,10 @@ impl Roots {
 pub(in crate::provider) fn check_operators(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     plan.apply(|node| {
         let is_known = match node.downcast_ref::<DataSourceExec>() {
-            Some(source) => source.data_source().is::<ArrayScan>(),
+            Some(source) => {
+                let source = source.data_source();
+                source.is::<ArrayScan>() || source.is::<MemorySourceConfig>()
+            }
             // The name of a sort with a limit is `SortExec(TopK)`.
             None => OPERATORS.contains(&node.name().split('(').next().unwrap_or_default()),
         };

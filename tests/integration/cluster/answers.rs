@@ -40,7 +40,7 @@ const QUERIES: [&str; 25] = [
     "SELECT DISTINCT lat FROM a",
     "SELECT count(DISTINCT time), count(DISTINCT value) FROM a",
     "SELECT lat, median(value) FROM a GROUP BY lat",
-    "SELECT lat, approx_distinct(value) FROM a GROUP BY lat",
+    "SELECT lat, approx_distinct(time) FROM a WHERE value > 9 GROUP BY lat",
     "SELECT lat, sum(value) FROM a GROUP BY lat HAVING sum(value) > 4000",
     "SELECT lat, sum(value) FILTER (WHERE lon > 3), count(*) FROM a GROUP BY lat",
     "SELECT x.time, count(*) FROM a x JOIN a y ON x.value = y.value GROUP BY x.time",
@@ -50,6 +50,21 @@ const QUERIES: [&str; 25] = [
     "SELECT sum(value) FROM (SELECT value FROM a ORDER BY value DESC LIMIT 5)",
     "SELECT value + 1 FROM (SELECT value FROM a ORDER BY value LIMIT 5) WHERE value < 1",
     "SELECT count(*) FROM (SELECT value FROM a WHERE value > 20 LIMIT 7)",
+];
+
+/// Lookup joins, with build sides that are aggregates, rows and arrays.
+const JOINS: [&str; 9] = [
+    "SELECT x.time, x.lat, value - m FROM a x JOIN (SELECT lat, avg(value) AS m FROM a GROUP BY lat) c ON x.lat = c.lat",
+    "SELECT time, c.lat, value * w FROM a JOIN (VALUES (1, 0.5), (4, 2.0), (4, 3.0), (9, 1.0)) c(lat, w) ON a.lat = c.lat",
+    "SELECT time, value FROM a JOIN (VALUES (0, 2, 'n'), (3, 5, 's')) c(s, n, name) ON lat BETWEEN s AND n WHERE name = 's'",
+    "SELECT time, lat, value FROM a WHERE lat IN (SELECT column1 FROM (VALUES (1), (4)) WHERE column1 > 1)",
+    "SELECT time, lat, value FROM a WHERE NOT EXISTS (SELECT 1 FROM (VALUES (1), (4)) m(l) WHERE l = lat)",
+    "SELECT lat, w, value FROM (VALUES (1, 0.5), (77, 2.0)) c(l, w) RIGHT JOIN a ON a.lat = c.l",
+    "SELECT x.time, x.value, y.value FROM a x JOIN (SELECT lat, lon, value FROM a WHERE time = 3) y
+     ON x.lat = y.lat AND x.lon = y.lon",
+    "SELECT x.time, value - m + w FROM a x JOIN (SELECT lat, avg(value) AS m FROM a GROUP BY lat) c ON x.lat = c.lat
+     JOIN (VALUES (1, 0.5), (4, 2.0)) d(t, w) ON x.time = d.t",
+    "SELECT name, avg(value) FROM a JOIN (VALUES (1, 'p'), (4, 'q'), (5, 'p')) c(l, name) ON lat = l GROUP BY name",
 ];
 
 const ORDERED: [&str; 5] = [
@@ -67,7 +82,8 @@ async fn answers_are_those_of_one_process() {
         let partitions = format!("SET datafusion.execution.target_partitions = {partitions}");
         rows(&ctx, &partitions).await;
         let mut expected = Vec::new();
-        for sql in QUERIES {
+        let queries = QUERIES.iter().chain(&JOINS);
+        for sql in queries.clone() {
             expected.push(sorted(&ctx, sql).await);
         }
         let mut in_order = Vec::new();
@@ -75,7 +91,7 @@ async fn answers_are_those_of_one_process() {
             in_order.push(rows(&ctx, sql).await);
         }
         workers.join(&ctx).await;
-        for (sql, expected) in QUERIES.iter().zip(expected) {
+        for (sql, expected) in queries.zip(expected) {
             assert_eq!(sorted(&ctx, sql).await, expected, "{count} workers: {sql}");
         }
         for (sql, expected) in ORDERED.iter().zip(in_order) {
@@ -119,6 +135,72 @@ async fn explain_shows_stages_tasks_and_chunks() {
     rows(&ctx, "SET tet.cluster_task_size = 10000000").await;
     let shown = plan(&ctx, "SELECT sum(value) FROM a").await;
     assert!(!shown.contains("ClusterExec"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn build_sides_of_lookup_joins_are_sent_to_all_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for (number, sql) in JOINS.iter().enumerate() {
+        let shown = plan(&ctx, sql).await;
+        let below = shown
+            .split("NetworkCoalesceExec")
+            .nth(1)
+            .unwrap_or_default();
+        let is_sent = below.contains("BroadcastExec");
+        let in_tasks = below.contains("ArrayLookupJoinExec");
+        match number {
+            // An array as the build side is read by every task.
+            6 => assert!(in_tasks && !is_sent, "{sql}\n{shown}"),
+            // The aggregate runs in array space, in one process.
+            8 => assert!(shown.contains("ArrayJoinAggregateExec"), "{sql}\n{shown}"),
+            _ => assert!(in_tasks && is_sent, "{sql}\n{shown}"),
+        }
+    }
+    // The build side, which is an aggregate of the whole array, is divided as well.
+    let shown = plan(&ctx, JOINS[0]).await;
+    assert_eq!(shown.matches("NetworkCoalesceExec").count(), 2, "{shown}");
+    let shown = rows(&ctx, &format!("EXPLAIN ANALYZE {}", JOINS[0]))
+        .await
+        .concat();
+    assert!(shown.contains("BroadcastExec: rows=6"), "{shown}");
+    assert!(shown.contains("chunks_read=24"), "{shown}");
+}
+
+/// A build side of 90 MB stays in this process, and so does the query.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_build_sides_are_not_sent() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    let sql = "SELECT time, length(s) AS n FROM a LEFT JOIN (
+                   SELECT column1 AS l, repeat('x', 30000000 + column1) AS s FROM (VALUES (77), (78), (79))
+               ) c ON lat = l";
+    let shown = plan(&ctx, sql).await;
+    assert!(shown.contains("BroadcastExec"), "{shown}");
+    assert_eq!(rows(&ctx, sql).await.len(), 576);
+}
+
+/// The value of a subquery reaches the tasks, which then skip chunks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subqueries_prune_chunks_in_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for sql in [
+        "SELECT lat, value FROM a WHERE time = (SELECT max(time) FROM a)",
+        "SELECT lat, sum(value) FROM a WHERE time = (SELECT max(time) FROM a) GROUP BY lat",
+    ] {
+        let shown = rows(&ctx, &format!("EXPLAIN ANALYZE {sql}")).await.concat();
+        assert!(shown.contains("ClusterExec"), "{shown}");
+        assert!(shown.contains("chunks_read=4"), "{shown}");
+    }
+    // Subqueries that read values, one of which is NULL, run on workers as well.
+    let sql = "SELECT count(*) FROM a WHERE value > (SELECT avg(value) FROM a WHERE lat > 1) \
+               AND (SELECT max(value) FROM a WHERE value > 1000) IS NULL";
+    let shown = plan(&ctx, sql).await;
+    assert_eq!(shown.matches("ClusterExec").count(), 3, "{shown}");
+    let on_workers = rows(&ctx, sql).await;
+    rows(&ctx, "SET tet.cluster = ''").await;
+    assert_eq!(on_workers, rows(&ctx, sql).await);
 }
 
 /// Every chunk is read once, by one of the workers. Their metrics arrive with the rows.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
-use tet_sql::{ArrayOptions, ClusterAccess};
+use tet_sql::{ArrayOptions, ClusterAccess, ClusterWorker};
 use tet_sql_flight::Options;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -187,6 +187,33 @@ async fn a_slow_worker_only_takes_longer() {
     let urls = format!("{slow},{}", workers.urls[1]);
     use_workers(&ctx, &urls, ClusterAccess::new()).await;
     assert_eq!(rows(&ctx, LONG).await.len(), 100_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_has_its_own_time_limit() {
+    let (folder, ctx) = hundred().await;
+    for (limit, is_enough) in [
+        (Duration::from_nanos(1), false),
+        (Duration::from_secs(3600), true),
+        (Duration::MAX, true),
+    ] {
+        let limited = |worker: ClusterWorker| worker.with_time_limit(limit);
+        let roots = [folder.path()];
+        let workers =
+            Workers::start_on(2, &roots, Options::default(), Arc::default(), limited).await;
+        workers.join(&ctx).await;
+        let sum = "SELECT sum(value) FROM a";
+        if is_enough {
+            assert_eq!(rows(&ctx, sum).await, ["4950"]);
+            continue;
+        }
+        let refused = error(&ctx, sum).await;
+        assert!(
+            refused.contains("the time limit of the worker"),
+            "{refused}"
+        );
+        assert!(refused.contains("worker http://127.0.0.1:"), "{refused}");
+    }
 }
 
 /// Dropping a query, as a time limit does, ends it although a worker is slow.

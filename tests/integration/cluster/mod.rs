@@ -36,12 +36,23 @@ impl Workers {
         options: Options,
         runtime: Arc<RuntimeEnv>,
     ) -> Self {
+        Self::start_on(count, roots, options, runtime, |worker| worker).await
+    }
+
+    /// Starts workers that `change` has changed.
+    async fn start_on<P: AsRef<Path>>(
+        count: usize,
+        roots: &[P],
+        options: Options,
+        runtime: Arc<RuntimeEnv>,
+        change: impl Fn(ClusterWorker) -> ClusterWorker,
+    ) -> Self {
         let (mut urls, mut tasks) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             urls.push(format!("http://{}", listener.local_addr().unwrap()));
             let worker = ClusterWorker::new(Roots::new(roots).unwrap(), Arc::clone(&runtime));
-            let (service, options) = (worker.into_service(), options.clone());
+            let (service, options) = (change(worker).into_service(), options.clone());
             tasks.push(tokio::spawn(async move {
                 let stop = futures::stream::pending::<()>();
                 serve_service(service, options, listener, stop, || {})

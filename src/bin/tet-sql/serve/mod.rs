@@ -6,7 +6,7 @@
 
 pub mod arguments;
 mod dialect;
-mod duration;
+pub mod duration;
 pub mod network;
 
 use crate::arguments::{Arguments, inputs};

@@ -1,10 +1,12 @@
 //! The command line of `tet-sql worker`.
 
+use crate::serve::duration::parse_duration;
 use crate::serve::network::{Network, parse_address};
 use crate::size::parse_size;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +35,10 @@ pub struct WorkerArguments {
     /// Memory for all queries together, e.g. 512M or 2GiB [default: a quarter of the memory]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,
+
+    /// Maximum duration of a part of a query, until its last row is sent [default: that of the machine that asks]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub time_limit: Option<Duration>,
 
     /// Threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -62,8 +62,11 @@ async fn work(arguments: WorkerArguments) -> Result<Signal, Failure> {
     };
     let ready = move || messages::note(&format!("listening on {scheme}://{address}"));
     let (stop, first) = stopping(signals);
-    let service = ClusterWorker::new(roots, runtime).into_service();
-    let served = serve_service(service, options, listener, stop, ready).await;
+    let mut worker = ClusterWorker::new(roots, runtime);
+    if let Some(limit) = arguments.time_limit {
+        worker = worker.with_time_limit(limit);
+    }
+    let served = serve_service(worker.into_service(), options, listener, stop, ready).await;
     served.map_err(|error| Failure::message(error.to_string()))?;
     Ok(first.get().copied().unwrap_or(Signal::Interrupt))
 }
