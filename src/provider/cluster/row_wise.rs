@@ -20,9 +20,10 @@ use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::cluster::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::window::ArrayWindowExec;
 
 /// A part of a plan that works on each row, or on the rows of each partition, by itself:
-/// operators, from the top down, over a scan. Lookup joins belong to them, with the scan on their probe
+/// operators, from the top down, over a scan or over windows along an axis. Lookup joins belong to them, with the scan on their probe
 /// side.
 pub(super) struct RowWise {
     pub operators: Vec<Arc<dyn ExecutionPlan>>,
@@ -67,7 +68,7 @@ impl RowWise {
             let is_partial = node
                 .downcast_ref::<ArrayAggregateExec>()
                 .is_some_and(|aggregate| aggregate.stage() == Stage::Partial);
-            if is_partial || node.is::<DataSourceExec>() {
+            if is_partial || node.is::<DataSourceExec>() || node.is::<ArrayWindowExec>() {
                 let leaf = Arc::clone(node);
                 return Some(Self { operators, leaf });
             }

@@ -32,6 +32,7 @@ use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::tasks::Division;
+use crate::provider::window::ArrayWindowExec;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
 pub(super) struct Divider {
@@ -234,6 +235,9 @@ impl Divider {
 
     /// Divides the scan of a part of a plan.
     fn scans(&self, part: &RowWise, division: Division) -> Result<Option<Tasks>> {
+        if let Some(windows) = part.leaf.downcast_ref::<ArrayWindowExec>() {
+            return self.windows(part, windows);
+        }
         let Some(source) = part.leaf.downcast_ref::<DataSourceExec>() else {
             return Ok(None);
         };
@@ -273,6 +277,24 @@ impl Divider {
         let tasks = scan.weight().unwrap_or(u64::MAX) / self.task_size.max(1);
         let tasks = tasks.min(most) as usize;
         (tasks >= self.workers.min(2)).then_some(tasks)
+    }
+
+    /// Divides windows along an axis across the series.
+    fn windows(&self, part: &RowWise, windows: &ArrayWindowExec) -> Result<Option<Tasks>> {
+        let tasks = self.tasks(windows.scan());
+        let divided = tasks.map(|tasks| windows.in_tasks(tasks, &self.config));
+        let Some(divided) = divided.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let chunks = divided.iter().map(|windows| windows.planned_read().chunks);
+        let chunks = chunks.collect();
+        let leaves = divided.into_iter();
+        Ok(Some(Tasks {
+            whole: Arc::clone(&part.leaf),
+            leaves: leaves.map(|windows| Arc::new(windows) as _).collect(),
+            chunks,
+            operators: part.operators.clone(),
+        }))
     }
 
     /// Returns the rows of all tasks; `None` if the tasks cannot be sent to another process.

@@ -183,10 +183,16 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation over a join has no group numbers"),
                 }
             }
-            (Operator::Window { columns }, [replaced]) => {
+            (
+                Operator::Window {
+                    columns,
+                    partitions,
+                },
+                [replaced],
+            ) => {
                 let config = context.session_config().options();
                 match window::plan::rule::operator(replaced, Some(&columns), config)? {
-                    Some(operator) => Ok(Arc::new(operator)),
+                    Some(operator) => Ok(Arc::new(operator.with_partitions(partitions))),
                     None => plan_err!("an encoded window does not lie along an axis"),
                 }
             }
@@ -270,6 +276,7 @@ pub(in crate::provider) enum Operator {
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,
+        partitions: usize,
     },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),

@@ -21,12 +21,13 @@ use crate::provider::source::recipe::Recipe;
 const KEY_FILE: &str = "key_file";
 /// The operators that a plan from another process may have, besides scans of arrays and tables in memory.
 /// None of them reads or writes files.
-const OPERATORS: [&str; 18] = [
+const OPERATORS: [&str; 20] = [
     "AggregateExec",
     "ArrayAggregateExec",
     "ArrayJoinAggregateExec",
     "ArrayLookupJoinExec",
     "ArrayWindowExec",
+    "BoundedWindowAggExec",
     "CoalescePartitionsExec",
     "CooperativeExec",
     "EmptyExec",
@@ -40,6 +41,7 @@ const OPERATORS: [&str; 18] = [
     "SortExec",
     "SortPreservingMergeExec",
     "UnnestExec",
+    "WindowAggExec",
 ];
 
 /// The directories and URLs under which a process opens the files of plans that other processes encoded.

@@ -7,11 +7,14 @@ use datafusion::common::Result;
 
 use crate::grid::IndexSet;
 use crate::provider::planning::partitions;
-use crate::provider::planning::planned_blocks::BlockOrder;
+use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::scan::{ArrayScan, ScanPlan};
 
 /// The assumed bytes of a row when no values are read.
 const ROW_BYTES: u64 = 8;
+
+/// The maximum number of ranges of chunk ordinals of all tasks.
+const MAX_RANGES: u64 = 1 << 20;
 
 /// The way in which the blocks of a scan are divided among tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,15 +101,26 @@ impl ArrayScan {
             let reads_values = self.reads_values();
             partitions::cut(&blocks, &plan.options, reads_values, None, partitions, 1)
         };
+        Ok(self.of_task(task, blocks, cut, steps.end - steps.start, count))
+    }
+
+    /// Returns the scan of a task, which reads `own` of `count` blocks.
+    fn of_task(
+        &self,
+        task: usize,
+        blocks: PlannedBlocks,
+        partitions: Vec<Range<u64>>,
+        own: u64,
+        count: u64,
+    ) -> Self {
         let mut scan = self.with_plan(ScanPlan {
-            partitions: cut,
-            ..plan.clone()
+            partitions,
+            ..self.plan.as_ref().clone()
         });
         scan.blocks = blocks;
         scan.shared = None;
         scan.column_statistics = Arc::default();
         // The first task counts all blocks that no task reads.
-        let own = steps.end - steps.start;
         scan.elsewhere = match task {
             0 => count - own,
             _ => {
@@ -114,7 +128,39 @@ impl ArrayScan {
                 self.blocks.list().total().unwrap_or(u64::MAX) - own
             }
         };
-        Ok(scan)
+        scan
+    }
+
+    /// Divides the scan of a whole grid into at most `tasks` scans, which together read every chunk once,
+    /// and each of which reads the chunks of all indices along `axis`. `None` if the scan cannot be
+    /// divided like that.
+    pub(in crate::provider) fn across_axis(
+        &self,
+        axis: usize,
+        tasks: usize,
+        partitions: usize,
+    ) -> Result<Option<Vec<Self>>> {
+        if *self.blocks.order() != BlockOrder::All || self.plan.fetch.is_some() {
+            return Ok(None);
+        }
+        let grids = self.blocks.list().grid_selections().unwrap_or_default();
+        let [part] = &grids[..] else {
+            return Ok(None);
+        };
+        let chunks = part.selection.chunks(part.grid.chunk_grid());
+        let counts: Vec<u64> = chunks.axes().iter().map(IndexSet::count).collect();
+        let (Some(sets), Some(count)) = (across(&counts, axis, tasks as u64), self.blocks.count())
+        else {
+            return Ok(None);
+        };
+        let options = &self.plan.options;
+        let scans = sets.iter().enumerate().map(|(task, kept)| {
+            let blocks = self.blocks.keep(kept)?;
+            let reads_values = self.reads_values();
+            let cut = partitions::cut(&blocks, options, reads_values, None, partitions, 1);
+            Ok(self.of_task(task, blocks, cut, kept.count(), count))
+        });
+        scans.collect::<Result<Vec<_>>>().map(Some)
     }
 
     /// Returns ranges of chunks whose cells are products; `None` if the scan does not read all selected
@@ -185,6 +231,32 @@ fn slabs(counts: &[u64], tasks: u64) -> Vec<Range<u64>> {
     (0..*first).flat_map(of_index).collect()
 }
 
+/// Divides the chunks of a grid into at most `tasks` sets of chunk ordinals, along the axis other than
+/// `axis` that has the most chunks. `None` if there is no such axis, or if it has one chunk for several tasks.
+fn across(counts: &[u64], axis: usize, tasks: u64) -> Option<Vec<IndexSet>> {
+    let others = (0..counts.len()).filter(|other| *other != axis);
+    let cut = others.max_by_key(|other| (counts[*other], usize::MAX - other))?;
+    let total: u64 = counts.iter().product();
+    let outer: u64 = counts[..cut].iter().product();
+    let inner: u64 = counts[cut + 1..].iter().product();
+    let length = counts[cut];
+    if length == 0 || length == 1 && tasks > 1 {
+        return None;
+    }
+    let tasks = tasks.clamp(1, length);
+    if outer.saturating_mul(tasks) > MAX_RANGES {
+        return None;
+    }
+    let start = |task: u64| (u128::from(length) * u128::from(task) / u128::from(tasks)) as u64;
+    let sets = (0..tasks).map(|task| {
+        let (first, last) = (start(task), start(task + 1));
+        let slabs = (0..outer).map(|slab| slab * length);
+        let ranges = slabs.map(|slab| (slab + first) * inner..(slab + last) * inner);
+        IndexSet::from_ranges(total, ranges)
+    });
+    Some(sets.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +302,20 @@ mod tests {
         }
         assert_eq!(slabs(&[12, 5], 4), [0..15, 15..30, 30..45, 45..60]);
         assert_eq!(slabs(&[2, 6], 4), [0..3, 3..6, 6..9, 9..12]);
+    }
+
+    #[test]
+    fn series_are_whole() {
+        let ranges = |set: &IndexSet| set.ranges().collect::<Vec<_>>();
+        let sets = across(&[3, 4, 2], 0, 2).unwrap();
+        assert_eq!(ranges(&sets[0]), [0..4, 8..12, 16..20]);
+        assert_eq!(ranges(&sets[1]), [4..8, 12..16, 20..24]);
+        let sets = across(&[3, 4, 2], 1, 3).unwrap();
+        assert_eq!(ranges(&sets[2]), [16..24]);
+        assert_eq!(across(&[3, 4, 2], 1, 4).unwrap().len(), 3);
+        assert!(across(&[3, 1, 1], 0, 2).is_none());
+        assert!(across(&[8], 0, 2).is_none());
+        assert!(across(&[], 0, 2).is_none());
     }
 
     #[test]

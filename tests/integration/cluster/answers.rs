@@ -67,6 +67,16 @@ const JOINS: [&str; 9] = [
     "SELECT name, avg(value) FROM a JOIN (VALUES (1, 'p'), (4, 'q'), (5, 'p')) c(l, name) ON lat = l GROUP BY name",
 ];
 
+/// Windows along an axis.
+const WINDOWS: [&str; 4] = [
+    "SELECT time, lat, lon, avg(value) OVER (PARTITION BY lat, lon ORDER BY time ROWS 2 PRECEDING) FROM a",
+    "SELECT time, lon, value - lag(value) OVER (PARTITION BY time, lon ORDER BY lat) AS step FROM a WHERE lon > 1",
+    "SELECT lat, lon, value, row_number() OVER (PARTITION BY lat, lon ORDER BY time DESC) AS n FROM a",
+    "SELECT lon, max(anomaly) FROM (
+         SELECT lon, value - avg(value) OVER (PARTITION BY lat, lon) AS anomaly FROM a
+     ) GROUP BY lon",
+];
+
 const ORDERED: [&str; 5] = [
     "SELECT time, lat, lon, value FROM a ORDER BY value DESC, time, lat, lon LIMIT 9",
     "SELECT time, lat, lon, value FROM a ORDER BY time DESC, lat, lon",
@@ -82,7 +92,7 @@ async fn answers_are_those_of_one_process() {
         let partitions = format!("SET datafusion.execution.target_partitions = {partitions}");
         rows(&ctx, &partitions).await;
         let mut expected = Vec::new();
-        let queries = QUERIES.iter().chain(&JOINS);
+        let queries = QUERIES.iter().chain(&JOINS).chain(&WINDOWS);
         for sql in queries.clone() {
             expected.push(sorted(&ctx, sql).await);
         }
@@ -178,6 +188,22 @@ async fn large_build_sides_are_not_sent() {
     let shown = plan(&ctx, sql).await;
     assert!(shown.contains("BroadcastExec"), "{shown}");
     assert_eq!(rows(&ctx, sql).await.len(), 576);
+}
+
+/// Each task has whole series.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_along_an_axis_run_in_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for sql in WINDOWS {
+        let shown = plan(&ctx, sql).await;
+        let is_divided =
+            shown.contains("chunks_per_task=[") && shown.contains("]: ArrayWindowExec");
+        assert!(is_divided, "{sql}\n{shown}");
+    }
+    let sql = format!("EXPLAIN ANALYZE {}", WINDOWS[0]);
+    let shown = rows(&ctx, &sql).await.concat();
+    assert!(shown.contains("chunks_read=24"), "{shown}");
 }
 
 /// The value of a subquery reaches the tasks, which then skip chunks.
