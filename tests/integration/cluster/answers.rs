@@ -29,7 +29,7 @@ const QUERIES: [&str; 25] = [
     "SELECT time, lat FROM a",
     "SELECT value FROM a WHERE value > 50 AND lat > 1",
     "SELECT value FROM a WHERE lat + lon > 7",
-    "SELECT count(*), sum(value), min(value), max(value), stddev(value) FROM a",
+    "SELECT count(*), sum(value), min(value), max(value), round(stddev(value), 9) FROM a",
     "SELECT time, avg(value), count(*) FROM a GROUP BY time",
     "SELECT lat, lon, sum(value), count(*) FROM a GROUP BY lat, lon",
     "SELECT lon, count(value) FROM a WHERE value > 30 GROUP BY lon",
