@@ -107,6 +107,7 @@
 //! | `sql` | by `cli` | statement budgets; units and descriptions in `information_schema` |
 //! | `parquet` | by `cli` | Parquet files that keep column attributes, and safe pruning with NaN |
 //! | `proto` | yes | [`ArrayPlanCodec`], which encodes physical plans for other processes |
+//! | `cluster` | yes | [`enable_cluster`] and [`ClusterWorker`]: queries on several machines; includes `proto` |
 //! | `serve` | yes | `tet-sql serve`, an Arrow Flight SQL server; includes `cli` |
 //!
 //! If you embed the crate, turn the default features off and choose DataFusion's features yourself.
@@ -135,8 +136,10 @@ pub use provider::catalog::session::{ArraySessionExt, RegisteredDirectory, enabl
 pub use provider::catalog::settings::config::ArraySettings;
 pub use provider::catalog::settings::options::ArrayOptions;
 pub use provider::catalog::table::ArrayTable;
+#[cfg(feature = "cluster")]
+pub use provider::cluster::{ClusterAccess, ClusterWorker, DistributedScans, enable_cluster};
 #[cfg(feature = "proto")]
-pub use provider::codec::ArrayPlanCodec;
+pub use provider::codec::{ArrayPlanCodec, Roots};
 #[cfg(feature = "tiledb")]
 pub use provider::copy::insert_into_tiledb;
 #[cfg(feature = "remote")]

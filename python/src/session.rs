@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use tet_sql::provider::catalog::files::{FileSession, Input};
 use tet_sql::provider::error::describe;
 use tet_sql::provider::scan::grid::table::GridTable;
-use tet_sql::{ArrayOptions, ArraySettings, ArrayTable};
+use tet_sql::{ArrayOptions, ArraySettings, ArrayTable, ClusterAccess};
 
 use crate::errors::exception;
 use crate::grid::{MemoryGrid, Variable};
@@ -48,11 +48,13 @@ impl Session {
         memory_limit: Option<String>,
         settings: Vec<(String, String)>,
         options: Vec<(String, String)>,
+        cluster: (Option<String>, Option<Vec<u8>>),
     ) -> PyResult<Self> {
         let opening = async move {
             let inputs = files.iter().map(|path| Input::resolve(path));
             let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-            let config = configured(threads, &settings)?;
+            let access = Arc::new(cluster_access(cluster));
+            let config = configured(threads, &settings)?.with_extension(access);
             let options = opened_with(options)?;
             let memory_limit = match &memory_limit {
                 Some(text) => Some(memory(text)?),
@@ -185,6 +187,19 @@ fn configured(threads: Option<usize>, settings: &[(String, String)]) -> Result<S
         })?;
     }
     Ok(config)
+}
+
+/// Returns how to reach the workers of `tet.cluster`, from their token and the authorities that signed
+/// their certificates.
+fn cluster_access((token, authorities): (Option<String>, Option<Vec<u8>>)) -> ClusterAccess {
+    let mut access = ClusterAccess::new();
+    if let Some(token) = token {
+        access = access.with_token(token);
+    }
+    match authorities {
+        Some(authorities) => access.with_authorities(authorities),
+        None => access,
+    }
 }
 
 /// Returns the options for opening files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
@@ -183,6 +184,24 @@ def test_memory_limit():
     session = tet_sql.connect(memory_limit="1M")
     with pytest.raises(tet_sql.OutOfMemoryError):
         session.sql("SELECT array_agg(value) FROM generate_series(1, 10000000)").arrow()
+
+
+def test_workers_of_a_cluster(weather_path):
+    # A port on which nothing listens.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        worker = f"http://127.0.0.1:{free.getsockname()[1]}"
+    session = tet_sql.connect(
+        weather_path, cluster=[worker], cluster_token="s3cret", settings={"tet.cluster_task_size": 1}
+    )
+    means = session.sql("SELECT lat, avg(value) FROM temperature GROUP BY lat")
+    assert "ClusterExec: workers=1" in means.explain()
+    with pytest.raises(tet_sql.ExecutionError, match=f"lost the worker {worker}"):
+        means.arrow()
+    with pytest.raises(tet_sql.Error, match="is not a URL like http://host:50052"):
+        tet_sql.connect(weather_path, cluster=["localhost"])
+    with pytest.raises(FileNotFoundError):
+        tet_sql.connect(weather_path, cluster=[worker], cluster_ca="nowhere.pem")
 
 
 def test_nothing_is_imported_until_needed():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from . import _tet_sql
@@ -22,6 +23,9 @@ def connect(
     memory_limit: int | str | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: bool = True,
+    cluster: Sequence[str] = (),
+    cluster_token: str | None = None,
+    cluster_ca: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Session:
     """Opens files in a new session.
@@ -45,6 +49,13 @@ def connect(
     progress
         Whether queries that take longer than a second show their progress: on standard error if it is a terminal,
         and in notebooks.
+    cluster
+        The URLs of workers that run parts of the queries, such as ``["http://a:50052", "http://b:50052"]``. A worker is
+        the command ``tet-sql worker``.
+    cluster_token
+        The token that the workers require.
+    cluster_ca
+        A PEM file with the authorities that signed the certificates of workers with ``https://`` URLs.
     options
         Options for opening files: ``dims``, ``text_labels``, ``decode_times``, ``decode_coords``,
         ``auxiliary_coordinates``, ``unpack``,
@@ -57,7 +68,15 @@ def connect(
     array([2])
     """
     return Session(
-        *files, threads=threads, memory_limit=memory_limit, settings=settings, progress=progress, **options
+        *files,
+        threads=threads,
+        memory_limit=memory_limit,
+        settings=settings,
+        progress=progress,
+        cluster=cluster,
+        cluster_token=cluster_token,
+        cluster_ca=cluster_ca,
+        **options,
     )
 
 
@@ -71,15 +90,22 @@ class Session:
         memory_limit: int | str | None = None,
         settings: Mapping[str, Any] | None = None,
         progress: bool = True,
+        cluster: Sequence[str] = (),
+        cluster_token: str | None = None,
+        cluster_ca: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         self._progress = progress
+        settings = dict(settings or {})
+        if cluster:
+            settings["tet.cluster"] = cluster if isinstance(cluster, str) else ",".join(cluster)
         self._session = _tet_sql.Session(
             [os.fspath(file) for file in files],
             threads,
             None if memory_limit is None else str(memory_limit),
-            [(name, _text(value)) for name, value in (settings or {}).items()],
+            [(name, _text(value)) for name, value in settings.items()],
             [(name, _text(value)) for name, value in options.items()],
+            (cluster_token, None if cluster_ca is None else Path(cluster_ca).read_bytes()),
         )
         for warning in self._session.warnings:
             warnings.warn(warning, stacklevel=3)

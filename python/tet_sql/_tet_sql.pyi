@@ -23,6 +23,7 @@ class Session:
         memory_limit: str | None,
         settings: Sequence[tuple[str, str]],
         options: Sequence[tuple[str, str]],
+        cluster: tuple[str | None, bytes | None],
     ) -> None: ...
     @property
     def warnings(self) -> list[str]: ...

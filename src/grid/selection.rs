@@ -1,6 +1,7 @@
 //! Selections: the chosen indices of all axes of a grid.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::grid::chunk_grid::ChunkGrid;
 use crate::grid::index_set::IndexSet;
@@ -134,6 +135,89 @@ impl Selection {
         let count = Selection { axes: axes.clone() }.count();
         ChunkSelection { axes, count }
     }
+}
+
+/// The cells of some chunks.
+impl Selection {
+    /// Returns the selected cells of some of the chunks that the selection intersects, if these cells
+    /// are a product: along each axis, the chunks have a range of indices, and all combinations of these
+    /// indices are among them. `chunks` are ordinals among the chunks that the selection intersects.
+    ///
+    /// ```
+    /// use tet_sql::grid::{ChunkGrid, IndexSet, Selection};
+    ///
+    /// let (grid, all) = (ChunkGrid::new(vec![6, 8], vec![3, 4]), Selection::all(&[6, 8]));
+    /// let second_row = all.of_chunks(&grid, &IndexSet::from_ranges(4, [2..4])).unwrap();
+    /// assert_eq!(second_row.axes()[0].as_range(), Some(3..6));
+    /// let second_column = all.of_chunks(&grid, &IndexSet::from_ranges(4, [1..2, 3..4])).unwrap();
+    /// assert_eq!(second_column.axes()[1].as_range(), Some(4..8));
+    /// assert!(all.of_chunks(&grid, &IndexSet::from_ranges(4, [1..3])).is_none());
+    /// ```
+    pub fn of_chunks(&self, grid: &ChunkGrid, chunks: &IndexSet) -> Option<Self> {
+        let (Some(first), Some(last), false) = (chunks.first(), chunks.last(), self.is_empty())
+        else {
+            return Some(Self::none(grid.shape()));
+        };
+        let touched = self.chunks(grid);
+        touched.count()?;
+        let counts: Vec<u64> = touched.axes().iter().map(IndexSet::count).collect();
+        // The first and the last chunk of a product have the bounds along all axes.
+        let bounds = bounds(&counts, first, last)?;
+        if ordinals(&counts, &bounds, chunks)? != *chunks {
+            return None;
+        }
+        let mut narrowed = self.clone();
+        for (axis, (own, bounds)) in touched.axes().iter().zip(bounds).enumerate() {
+            let along = grid.axis(axis);
+            let (first, last) = (own.nth(bounds.start)?, own.nth(bounds.end - 1)?);
+            let window = along.range(first).start..along.range(last).end;
+            narrowed.restrict(axis, &IndexSet::from_ranges(grid.shape()[axis], [window]));
+        }
+        Some(narrowed)
+    }
+}
+
+/// Returns the range along each axis between two ordinals of a grid; `None` if one is empty.
+fn bounds(counts: &[u64], mut first: u64, mut last: u64) -> Option<Vec<Range<u64>>> {
+    let mut unit: u64 = counts.iter().product();
+    let bounds = counts.iter().map(|count| {
+        unit /= count;
+        let bounds = first / unit..last / unit + 1;
+        (first, last) = (first % unit, last % unit);
+        (!bounds.is_empty()).then_some(bounds)
+    });
+    bounds.collect()
+}
+
+/// Returns the ordinals of the product of ranges along the axes of a grid; `None` if their number is not
+/// that of `expected`.
+fn ordinals(counts: &[u64], bounds: &[Range<u64>], expected: &IndexSet) -> Option<IndexSet> {
+    let lengths = bounds.iter().map(|bounds| bounds.end - bounds.start);
+    let total = lengths.clone().try_fold(1, u64::checked_mul)?;
+    if total != expected.count() {
+        return None;
+    }
+    // The axes after `cut` are whole, so that the ordinals of several indices along `cut` are a range.
+    let is_whole = |axis: usize| bounds[axis] == (0..counts[axis]);
+    let cut = (0..counts.len()).rev().find(|axis| !is_whole(*axis));
+    let cut = cut.unwrap_or(0);
+    let inner: u64 = counts.iter().skip(cut + 1).product();
+    let outer: u64 = lengths.take(cut).product();
+    let range = |mut number: u64| {
+        let (mut start, mut unit) = (0, inner * counts.get(cut).copied().unwrap_or(1));
+        for (bounds, count) in bounds[..cut].iter().zip(counts).rev() {
+            let length = bounds.end - bounds.start;
+            start += (bounds.start + number % length) * unit;
+            number /= length;
+            unit *= count;
+        }
+        match bounds.get(cut) {
+            Some(bounds) => start + bounds.start * inner..start + bounds.end * inner,
+            None => start..start + 1,
+        }
+    };
+    let ranges = (0..outer).map(range);
+    Some(IndexSet::from_ranges(expected.length(), ranges))
 }
 
 impl fmt::Display for Selection {

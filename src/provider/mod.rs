@@ -7,6 +7,8 @@ pub mod adapters;
 pub mod aggregate;
 pub mod attributes;
 pub mod catalog;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 #[cfg(feature = "proto")]
 pub mod codec;
 #[cfg(feature = "cli")]

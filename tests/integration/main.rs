@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod aggregates;
+#[cfg(all(feature = "cluster", feature = "serve"))]
+mod cluster;
 mod command;
 mod copy;
 mod documentation;

@@ -11,6 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(all(feature = "cluster", feature = "serve"))]
+use crate::cluster::Workers;
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
 use arrow::array::RecordBatch;
@@ -18,7 +20,9 @@ use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
 use datafusion::common::Result;
+use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
 use tempfile::TempDir;
@@ -81,6 +85,26 @@ async fn queries_over_urls() {
     let local = ["explain.slt", "introspection.slt"];
     paths.retain(|path| !local.iter().any(|name| path.ends_with(name)));
     run(&paths, Database::over_urls, false).await;
+}
+
+/// Scans and aggregates run on two workers, wherever they can be divided.
+#[cfg(all(feature = "cluster", feature = "serve"))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_a_cluster() {
+    if is_completing() {
+        return;
+    }
+    let roots = [data_directory(), std::env::temp_dir()];
+    let workers = Workers::start(2, &roots).await;
+    let mut paths = query_files();
+    // These show plans and settings.
+    paths.retain(|path| !path.ends_with("explain.slt") && !path.ends_with("catalog.slt"));
+    let open = || async {
+        let database = Database::open(1).await?;
+        workers.join(&database.ctx).await;
+        Ok(database)
+    };
+    run(&paths, open, false).await;
 }
 
 fn is_completing() -> bool {
@@ -205,6 +229,20 @@ impl Database {
     }
 }
 
+/// Returns the state of the session without the workers of a cluster. The cookbook shows plans of one process.
+fn without_workers(ctx: &SessionContext) -> SessionState {
+    #[cfg_attr(not(feature = "cluster"), expect(unused_mut))]
+    let mut state = ctx.state();
+    #[cfg(feature = "cluster")]
+    {
+        let extensions = &mut state.config_mut().options_mut().extensions;
+        if let Some(settings) = extensions.get_mut::<ArraySettings>() {
+            settings.cluster.clear();
+        }
+    }
+    state
+}
+
 #[async_trait]
 impl AsyncDB for Database {
     type Error = DataFusionError;
@@ -217,7 +255,10 @@ impl AsyncDB for Database {
         }
         // Create the plan as the command does.
         let plan = create_logical_plan(&self.ctx.state(), &sql).await?;
-        let query = self.ctx.execute_logical_plan(plan).await?;
+        let query = match sql.starts_with("EXPLAIN") {
+            true => DataFrame::new(without_workers(&self.ctx), plan),
+            false => self.ctx.execute_logical_plan(plan).await?,
+        };
         let types: Vec<_> = query
             .schema()
             .fields()

@@ -16,5 +16,5 @@ pub use dialect::{DataFusionDialect, Dialect};
 pub use log::Log;
 pub use options::{Options, Token};
 pub use panics::log_briefly;
-pub use server::{Error, Server};
+pub use server::{Error, Server, serve_service};
 pub use tonic::transport::{Certificate, Identity, ServerTlsConfig};

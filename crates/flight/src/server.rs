@@ -13,12 +13,16 @@ use crate::protocol::service::Service;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use datafusion::prelude::SessionContext;
 use futures::{Stream, StreamExt};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::http;
+use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport;
 
@@ -114,14 +118,6 @@ impl Server {
             options,
             on_ready,
         } = self;
-        let mut stop = pin!(stop.chain(futures::stream::pending()));
-        let mut server = transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .max_concurrent_streams(STREAMS);
-        if let Some(tls) = options.tls.clone() {
-            server = server.tls_config(tls)?;
-        }
         let (max_queries, log) = (usize::from(options.max_queries), &options.log);
         let workers = Runtimes::new("query", options.threads, max_queries, log.clone());
         let planners = Runtimes::new("planner", 1, max_queries, log.clone());
@@ -133,34 +129,117 @@ impl Server {
             .map_err(|status| Error(status.message().to_owned()))?;
         let service =
             FlightServiceServer::new(Flight(service)).max_decoding_message_size(MAX_REQUEST_BYTES);
-        let service = InterceptedService::new(service, authentication);
-        let (finish, finished) = oneshot::channel::<()>();
-        let incoming = Connections::new(listener, &options).incoming();
-        let serving = server
-            .add_service(service)
-            .serve_with_incoming_shutdown(incoming, async {
-                // Dropping the sender also stops the server.
-                let _ = finished.await;
-            });
-        let mut serving = pin!(serving);
-        if let Some(ready) = on_ready {
-            ready();
-        }
-        tokio::select! {
-            result = &mut serving => {
-                result?;
-                return Err(Error("the server ended by itself".to_owned()));
-            }
-            _ = stop.next() => {}
-        }
-        let _ = finish.send(());
-        tokio::select! {
-            _ = &mut serving => return Ok(()),
-            _ = stop.next() => {}
-            () = tokio::time::sleep(options.grace) => {}
-        }
-        running.stop();
-        let _ = timeout(LAST_MESSAGES, serving).await;
-        Ok(())
+        let ready = on_ready.unwrap_or_else(|| Box::new(|| {}));
+        serve_admitted(
+            service,
+            authentication,
+            &options,
+            listener,
+            stop,
+            ready,
+            || {
+                running.stop();
+            },
+        )
+        .await
     }
+}
+
+/// Serves another gRPC service than Flight SQL, with the token, the TLS and the limits on connections of
+/// `options`. Calls `ready` once the server accepts connections. Requests may finish for up to
+/// [`Options::grace`] after `stop` yields an item; a second item ends this time early.
+///
+/// # Errors
+/// Fails if TLS cannot be set up or the transport fails.
+pub async fn serve_service<S, T>(
+    service: S,
+    options: Options,
+    listener: TcpListener,
+    stop: impl Stream<Item = T>,
+    ready: impl FnOnce() + Send,
+) -> Result<(), Error>
+where
+    S: tonic::codegen::Service<
+            http::Request<Body>,
+            Response = http::Response<Body>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let log = options.log.counted_apart();
+    let authentication = Authentication::new(options.token.as_ref(), log);
+    serve_admitted(
+        service,
+        authentication,
+        &options,
+        listener,
+        stop,
+        ready,
+        || {},
+    )
+    .await
+}
+
+/// Serves a service to admitted requests until `stop` yields an item. Calls `end` if requests are still
+/// running when their time is over.
+async fn serve_admitted<S, T>(
+    service: S,
+    authentication: Authentication,
+    options: &Options,
+    listener: TcpListener,
+    stop: impl Stream<Item = T>,
+    ready: impl FnOnce() + Send,
+    end: impl FnOnce(),
+) -> Result<(), Error>
+where
+    S: tonic::codegen::Service<
+            http::Request<Body>,
+            Response = http::Response<Body>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let mut stop = pin!(stop.chain(futures::stream::pending()));
+    let mut server = transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .max_concurrent_streams(STREAMS);
+    if let Some(tls) = options.tls.clone() {
+        server = server.tls_config(tls)?;
+    }
+    let service = InterceptedService::new(service, authentication);
+    let (finish, finished) = oneshot::channel::<()>();
+    let incoming = Connections::new(listener, options).incoming();
+    let serving = server
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, async {
+            // Dropping the sender also stops the server.
+            let _ = finished.await;
+        });
+    let mut serving = pin!(serving);
+    ready();
+    tokio::select! {
+        result = &mut serving => {
+            result?;
+            return Err(Error("the server ended by itself".to_owned()));
+        }
+        _ = stop.next() => {}
+    }
+    let _ = finish.send(());
+    tokio::select! {
+        _ = &mut serving => return Ok(()),
+        _ = stop.next() => {}
+        () = tokio::time::sleep(options.grace) => {}
+    }
+    end();
+    let _ = timeout(LAST_MESSAGES, serving).await;
+    Ok(())
 }

@@ -4,8 +4,12 @@ use crate::failure::Failure;
 use crate::output::appearance::Format;
 #[cfg(feature = "serve")]
 use crate::serve::arguments::ServeArguments;
+#[cfg(feature = "cluster")]
+use crate::shared_arguments::Cluster;
 use crate::shared_arguments::{Reading, Resources};
 use crate::tet;
+#[cfg(all(feature = "cluster", feature = "serve"))]
+use crate::worker::arguments::WorkerArguments;
 use clap::{ColorChoice, CommandFactory, Parser};
 use clap_complete::Shell;
 use std::io::{self, Write};
@@ -71,6 +75,10 @@ pub struct Arguments {
     #[command(flatten)]
     pub resources: Resources,
 
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: Cluster,
+
     /// Write a completion script for a shell to standard output, and do nothing else
     #[arg(long, value_name = "SHELL", exclusive = true)]
     pub completions: Option<Shell>,
@@ -116,12 +124,24 @@ pub enum Subcommand {
     /// Serve queries over the network with Arrow Flight SQL, for ADBC and JDBC drivers
     #[cfg(feature = "serve")]
     Serve(Box<ServeArguments>),
+    /// Run parts of the queries of other machines, which name this worker with --cluster
+    #[cfg(all(feature = "cluster", feature = "serve"))]
+    Worker(Box<WorkerArguments>),
     /// Show, check, repair and convert files; the command `tet` is a shortcut for this
     #[command(subcommand)]
     Tet(tet::Command),
 }
 
 impl Arguments {
+    /// Returns the settings of the session by name, as in SET.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        #[cfg(feature = "cluster")]
+        let own = self.cluster.settings();
+        #[cfg(not(feature = "cluster"))]
+        let own = Vec::new();
+        own.into_iter().chain(self.resources.settings()).collect()
+    }
+
     /// Writes the completion script or manual page, if requested. Returns `true` if one was
     /// written, because then nothing else is to be done.
     pub fn describe(&self, output: &mut dyn Write) -> io::Result<bool> {

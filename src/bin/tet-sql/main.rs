@@ -22,6 +22,8 @@ mod output;
 mod prompt;
 mod run;
 mod script;
+#[cfg(any(feature = "cluster", feature = "serve"))]
+mod secrets;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
@@ -31,6 +33,8 @@ mod size;
 mod statement;
 mod terminal;
 mod tet;
+#[cfg(all(feature = "cluster", feature = "serve"))]
+mod worker;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -58,11 +62,13 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     }
-    #[cfg(feature = "serve")]
-    if let Some(arguments::Subcommand::Serve(arguments)) = arguments.subcommand {
-        return end(serve::run(*arguments));
+    match arguments.subcommand {
+        #[cfg(feature = "serve")]
+        Some(arguments::Subcommand::Serve(arguments)) => end(serve::run(*arguments)),
+        #[cfg(all(feature = "cluster", feature = "serve"))]
+        Some(arguments::Subcommand::Worker(arguments)) => end(worker::run(*arguments)),
+        Some(arguments::Subcommand::Tet(_)) | None => end(start(&arguments)),
     }
-    end(start(&arguments))
 }
 
 /// Reports the outcome, and returns the exit status for it.
@@ -108,7 +114,9 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         options: options.clone(),
         access: arguments.resources.access(),
         unpack: arguments.reading.unpack,
-        settings: arguments.resources.settings(),
+        settings: arguments.settings(),
+        #[cfg(feature = "cluster")]
+        cluster: arguments.cluster.access()?,
         memory_limit: arguments.resources.memory_limit,
         quoted_paths: true,
         threads,

@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use crate::failure::Failure;
+#[cfg(feature = "cluster")]
+use crate::secrets;
 use crate::size::parse_size;
 use clap::{Args, ValueEnum, ValueHint};
+#[cfg(feature = "cluster")]
+use tet_sql::ClusterAccess;
 use tet_sql::{Access, ArrayOptions, Unpack};
 
 // clap would use a doc comment on a flattened struct as the description of the command, so these
@@ -33,6 +37,50 @@ pub struct Resources {
     /// sessions
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     cache_dir: Option<String>,
+}
+
+// The workers that run queries.
+#[cfg(feature = "cluster")]
+#[derive(Debug, Args)]
+pub struct Cluster {
+    /// Run queries on these workers, as SET tet.cluster does: http://a:50052,http://b:50052
+    #[arg(long = "cluster", value_name = "URLS")]
+    workers: Option<String>,
+
+    /// Send the token in this file to the workers
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster_token_env")]
+    cluster_token_file: Option<PathBuf>,
+
+    /// Send the token in this environment variable to the workers
+    #[arg(long, value_name = "NAME")]
+    cluster_token_env: Option<String>,
+
+    /// The authorities that signed the certificates of workers with https:// URLs, as PEM
+    #[arg(long, value_name = "FILE")]
+    cluster_ca: Option<PathBuf>,
+}
+
+#[cfg(feature = "cluster")]
+impl Cluster {
+    /// Returns the setting with the workers.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let workers = self.workers.iter();
+        let workers = workers.map(|urls| ("tet.cluster".to_owned(), urls.clone()));
+        workers.collect()
+    }
+
+    /// Returns how to reach the workers.
+    pub fn access(&self) -> Result<ClusterAccess, Failure> {
+        let mut access = ClusterAccess::new();
+        let variable = self.cluster_token_env.as_deref();
+        if let Some((_, token)) = secrets::token(self.cluster_token_file.as_deref(), variable)? {
+            access = access.with_token(token);
+        }
+        if let Some(path) = &self.cluster_ca {
+            access = access.with_authorities(secrets::read_pem(path, "CERTIFICATE")?);
+        }
+        Ok(access)
+    }
 }
 
 // The interpretation of files.

@@ -128,7 +128,7 @@ pub(crate) fn operator(
 }
 
 /// Returns the node whose input is rows; `None` if this stage of the aggregation has none.
-fn first_stage(node: &AggregateExec, stage: Stage) -> Option<&AggregateExec> {
+pub(crate) fn first_stage(node: &AggregateExec, stage: Stage) -> Option<&AggregateExec> {
     match (stage, node.mode()) {
         (Stage::Whole, AggregateMode::Final | AggregateMode::FinalPartitioned) => {
             let below = below_exchange(node.input()).downcast_ref::<AggregateExec>();
@@ -254,14 +254,17 @@ fn over_scan(
     let Some(operator) = operator else {
         return Ok(None);
     };
-    // Grouping expressions are evaluated on all selected coordinates, including those that no row
-    // has once the predicate over values is applied. Such an evaluation must not fail the query.
     let program = operator.program();
-    if program.presence != Presence::Selected {
-        let parts = blocks.grid_selections().unwrap_or_default();
-        if !never_fail(&program.aggregation.groups, &program.group_columns, &parts) {
+    let parts = blocks.narrowed_selections().unwrap_or_default();
+    if program.presence == Presence::Selected {
+        // All selected cells count, so none of them may be left out.
+        if parts.iter().any(|part| part.kept.is_some()) {
             return Ok(None);
         }
+    } else if !never_fail(&program.aggregation.groups, &program.group_columns, &parts) {
+        // Grouping expressions are evaluated on all selected coordinates, including those that no row
+        // has once the predicate over values is applied. Such an evaluation must not fail the query.
+        return Ok(None);
     }
     let cells = blocks.rows().at_most();
     let is_small = operator.groups().is_some_and(|groups| {

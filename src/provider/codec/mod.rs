@@ -21,6 +21,7 @@
 //! share, and references to scalar subqueries, only in the inputs of a message.
 
 mod functions;
+mod roots;
 
 use std::sync::Arc;
 
@@ -53,8 +54,11 @@ use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
 
+pub use roots::Roots;
+pub(in crate::provider) use roots::check_operators;
+
 /// The version of this crate, which must be the same in both processes.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(in crate::provider) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Lets `datafusion-proto` encode and decode plans with operators of this crate.
 ///
@@ -101,12 +105,22 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # }
 /// ```
 #[derive(Debug, Default)]
-pub struct ArrayPlanCodec {}
+pub struct ArrayPlanCodec {
+    roots: Option<Arc<Roots>>,
+}
 
 impl ArrayPlanCodec {
     /// Creates a codec.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Decodes only plans over files under these roots, whose other operators neither read nor write
+    /// files.
+    pub fn with_roots(self, roots: impl Into<Arc<Roots>>) -> Self {
+        Self {
+            roots: Some(roots.into()),
+        }
     }
 }
 
@@ -126,7 +140,20 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 message.version
             );
         }
-        match (message.operator, inputs) {
+        let mut operator = message.operator;
+        if let Some(roots) = &self.roots {
+            inputs.iter().try_for_each(check_operators)?;
+            match &mut operator {
+                Operator::Scan(scan) => roots.admit(&mut scan.table)?,
+                #[cfg(feature = "tatami")]
+                Operator::Search(search) => {
+                    let mut tables = search.tables.iter_mut();
+                    tables.try_for_each(|table| roots.admit(table))?;
+                }
+                _ => {}
+            }
+        }
+        match (operator, inputs) {
             (Operator::Scan(scan), [select, filter, dynamic_filter]) => {
                 let table = reopen::open(&scan.table, context.session_config())?;
                 let expressions = [select, filter, dynamic_filter];
@@ -156,10 +183,16 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation over a join has no group numbers"),
                 }
             }
-            (Operator::Window { columns }, [replaced]) => {
+            (
+                Operator::Window {
+                    columns,
+                    partitions,
+                },
+                [replaced],
+            ) => {
                 let config = context.session_config().options();
                 match window::plan::rule::operator(replaced, Some(&columns), config)? {
-                    Some(operator) => Ok(Arc::new(operator)),
+                    Some(operator) => Ok(Arc::new(operator.with_partitions(partitions))),
                     None => plan_err!("an encoded window does not lie along an axis"),
                 }
             }
@@ -243,6 +276,7 @@ pub(in crate::provider) enum Operator {
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,
+        partitions: usize,
     },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),

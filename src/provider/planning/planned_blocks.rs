@@ -194,4 +194,20 @@ impl PlannedBlocks {
         }
         Some(grids)
     }
+
+    /// Returns the blocks as [`Self::grid_selections`] does, but as whole selections wherever the cells
+    /// of the chunks that are read are a product. A task of a cluster reads such chunks of each grid.
+    pub fn narrowed_selections(&self) -> Option<Vec<GridSelection>> {
+        let mut grids = self.grid_selections()?;
+        for grid in &mut grids {
+            let kept = grid.kept.as_ref();
+            let narrowed =
+                kept.and_then(|kept| grid.selection.of_chunks(grid.grid.chunk_grid(), kept));
+            if let Some(narrowed) = narrowed {
+                grid.selection = narrowed;
+                grid.kept = None;
+            }
+        }
+        Some(grids)
+    }
 }

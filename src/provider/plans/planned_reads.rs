@@ -2,6 +2,8 @@
 
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
+#[cfg(feature = "cluster")]
+use datafusion_distributed::DistributedLeafExec;
 
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::scan::ArrayScan;
@@ -55,6 +57,10 @@ fn collect(plan: &dyn ExecutionPlan, reads: &mut Vec<PlannedRead>) {
         && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
     {
         reads.push(scan.planned_read());
+    }
+    #[cfg(feature = "cluster")]
+    if let Some(divided) = plan.downcast_ref::<DistributedLeafExec>() {
+        collect(divided.original().as_ref(), reads);
     }
     for child in plan.children() {
         collect(child.as_ref(), reads);

@@ -21,6 +21,7 @@
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
 //!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches   on the finished plan
+//!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
 
 use std::sync::Arc;
@@ -30,6 +31,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
+#[cfg(feature = "cluster")]
+use crate::provider::cluster::DistributedScans;
 use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
@@ -88,6 +91,8 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),
+        #[cfg(feature = "cluster")]
+        (Last, Arc::new(DistributedScans::new())),
     ];
     for (position, rule) in added {
         if rules.iter().any(|other| other.name() == rule.name()) {

@@ -52,7 +52,7 @@ fn single_stage(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executio
 }
 
 /// Returns `true` if a grouped aggregation keeps the values of each group, in any order.
-fn keeps_values(aggregation: &AggregateExec) -> bool {
+pub(crate) fn keeps_values(aggregation: &AggregateExec) -> bool {
     let groups = aggregation.group_expr();
     let is_grouped = groups.is_single() && !groups.expr().is_empty();
     let mut functions = aggregation.aggr_expr().iter();

@@ -31,6 +31,7 @@ pub(crate) struct EncodedScan {
     selected: Option<u64>,
     order: EncodedOrder,
     pruned: PrunedCounts,
+    elsewhere: u64,
     unusable: Option<String>,
     target_partitions: usize,
     projection: Vec<usize>,
@@ -89,6 +90,7 @@ impl ArrayScan {
                 BlockOrder::Listed(blocks) => EncodedOrder::Listed(blocks.to_vec()),
             },
             pruned: self.pruned,
+            elsewhere: self.elsewhere,
             unusable: self.unusable.clone(),
             target_partitions: self.target_partitions,
             projection: plan.projection.clone(),
@@ -174,6 +176,7 @@ impl EncodedScan {
             source,
             blocks,
             pruned: self.pruned,
+            elsewhere: self.elsewhere,
             unusable: self.unusable,
             plan: Arc::new(ScanPlan {
                 projection: self.projection,

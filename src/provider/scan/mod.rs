@@ -14,6 +14,8 @@ pub(crate) mod metrics;
 mod rewriting;
 mod statistics;
 pub(crate) mod stream;
+#[cfg(feature = "cluster")]
+pub(in crate::provider) mod tasks;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -116,6 +118,8 @@ pub struct ArrayScan {
     /// The reason why zone maps could not be used, if the scan would have used them.
     unusable: Option<String>,
     plan: Arc<ScanPlan>,
+    /// The number of the table's blocks that the scans of other tasks count in their metrics.
+    elsewhere: u64,
     /// The decoded chunks that other operators of the plan read as well.
     shared: Option<Arc<SharedChunks>>,
     /// The statistics of the output columns, computed on first use: they may need every coordinate
@@ -229,6 +233,7 @@ impl ArrayScan {
             pruned: pruned.counts,
             unusable: pruned.unusable,
             plan: Arc::new(plan),
+            elsewhere: 0,
             shared: None,
             column_statistics: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -297,7 +302,9 @@ impl ArrayScan {
             PrunedCounts::default()
         };
         let list = self.blocks.list();
-        metrics.set_plan(list.total(), read, pruned, list.pruning_labels());
+        let total = list.total();
+        let total = total.map(|total| total.saturating_sub(self.elsewhere));
+        metrics.set_plan(total, read, pruned, list.pruning_labels());
     }
 
     /// Cuts the blocks into partitions. Each partition is a range of blocks, so it keeps the order

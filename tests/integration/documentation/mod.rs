@@ -32,15 +32,18 @@ use page::{Example, Page};
 use tempfile::TempDir;
 
 /// The number of blocks that are not run, by page and kind, with the reason for each.
-const NOT_RUN: [(&str, &str, usize); 21] = [
+const NOT_RUN: [(&str, &str, usize); 24] = [
     // Diagrams.
-    ("docs/architecture.md", "text", 5),
+    ("docs/architecture.md", "text", 6),
     // Cargo commands, and commands on the reader's files.
     ("README.md", "sh", 3),
     // An excerpt of `examples/embed.rs`, which is compiled.
     ("README.md", "rust", 1),
     // The Python package, which has its own tests: `python/tests/test_documentation.py`.
     ("README.md", "python", 1),
+    ("docs/clusters.md", "rust,ignore", 1),
+    ("docs/clusters.md", "sh,ignore", 3),
+    ("docs/clusters.md", "text", 1),
     ("docs/coming-from-xarray.md", "python", 2),
     ("docs/python.md", "python", 14),
     ("docs/python.md", "sh,ignore", 1),

@@ -1,9 +1,12 @@
 //! The command line of `tet-sql serve`.
 
 use crate::serve::duration::parse_duration;
+use crate::serve::network::{Network, parse_address};
+#[cfg(feature = "cluster")]
+use crate::shared_arguments::Cluster;
 use crate::shared_arguments::{Reading, Resources};
 use clap::Args;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,29 +31,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051", value_parser = parse_address)]
     pub listen: SocketAddr,
 
-    /// Require clients to send the token in this file
-    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
-    pub token_file: Option<PathBuf>,
-
-    /// Require clients to send the token in this environment variable
-    #[arg(long, value_name = "NAME")]
-    pub token_env: Option<String>,
-
-    /// The server's certificate chain, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-
-    /// The private key of the certificate, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-
-    /// Require client certificates signed by one of these authorities, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_client_ca: Option<PathBuf>,
-
-    /// Listen beyond this machine without TLS, such as behind a TLS proxy: token and data are sent unencrypted
-    #[arg(long, conflicts_with = "tls_cert")]
-    pub insecure: bool,
+    #[command(flatten)]
+    pub network: Network,
 
     /// Maximum duration of a query, until its last row is sent: 500ms, 60s, 10m or 2h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
@@ -68,24 +50,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_rows: Option<u64>,
 
-    /// Maximum number of connections; further connections wait until one is closed
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
-    pub max_connections: u16,
-
-    /// Maximum number of connections of one client address (IPv4 address, or IPv6 /64); further ones are closed at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
-    pub max_per_address: u16,
-
-    /// Maximum time until the first admitted request of a new connection; without one it is closed
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    pub connect_limit: Duration,
-
-    /// Time that running queries get to finish after Ctrl-C or SIGTERM
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    pub grace: Duration,
-
     #[command(flatten)]
     pub resources: Resources,
+
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub cluster: Cluster,
 
     #[command(flatten)]
     pub reading: Reading,
@@ -98,40 +68,8 @@ pub struct ServeArguments {
 impl ServeArguments {
     /// Checks that an address reachable from other machines has a token, and TLS or `--insecure`.
     pub fn check(&self) -> Result<(), String> {
-        if self.listen.ip().to_canonical().is_loopback() {
-            return Ok(());
-        }
-        let address = self.listen;
-        let message = if self.token_file.is_none() && self.token_env.is_none() {
-            format!(
-                "{address} can be reached from other machines, which needs a token: give --token-file or --token-env"
-            )
-        } else if self.tls_cert.is_none() && !self.insecure {
-            format!(
-                "{address} can be reached from other machines, which needs TLS: give --tls-cert and --tls-key, or \
-                 --insecure to send token and data unencrypted"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(message)
+        self.network.check(self.listen)
     }
-}
-
-/// Parses an address or host name with a port.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let found = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; expected ADDRESS:PORT"))?;
-    // A host name such as `localhost` may have addresses of both families. Clients try IPv4 in any
-    // case.
-    let mut addresses: Vec<SocketAddr> = found.collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let first = addresses.into_iter().next();
-    first.ok_or_else(|| "no such address".to_owned())
 }
 
 #[cfg(test)]
@@ -145,7 +83,7 @@ mod tests {
         let arguments = Arguments::try_parse_from(line).map_err(|error| error.to_string())?;
         match arguments.subcommand {
             Some(Subcommand::Serve(arguments)) => arguments.check(),
-            Some(Subcommand::Tet(_)) | None => Err("no subcommand".to_owned()),
+            _ => Err("no subcommand".to_owned()),
         }
     }
 

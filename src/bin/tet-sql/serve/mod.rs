@@ -6,8 +6,8 @@
 
 pub mod arguments;
 mod dialect;
-mod duration;
-mod tls;
+pub mod duration;
+pub mod network;
 
 use crate::arguments::{Arguments, inputs};
 use crate::demo::Demo;
@@ -20,11 +20,11 @@ use crate::session::{self, Session, Settings};
 use crate::signals::{Signal, Signals};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use futures::stream;
+use futures::stream::{self, Stream};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tet_sql_flight::{Log, Options, Server, Token, log_briefly};
+use tet_sql_flight::{Options, Server, log_briefly};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
@@ -42,12 +42,20 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         let error = ErrorKind::MissingRequiredArgument;
         Arguments::command().error(error, message).exit();
     }
+    until_told(NETWORK_THREADS, serve(arguments))
+}
+
+/// Runs a server on a runtime with this many threads, until a signal arrives.
+pub fn until_told(
+    threads: usize,
+    serving: impl Future<Output = Result<Signal, Failure>>,
+) -> Result<(), Failure> {
     let network = Builder::new_multi_thread()
-        .worker_threads(NETWORK_THREADS)
+        .worker_threads(threads)
         .thread_name("tet-sql-network")
         .enable_all()
         .build()?;
-    let ending = network.block_on(serve(arguments));
+    let ending = network.block_on(serving);
     network.shutdown_timeout(NETWORK_SHUTDOWN);
     match ending? {
         Signal::Interrupt => Err(Failure::Interrupted),
@@ -90,6 +98,17 @@ async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
         "grpc"
     };
 
+    let (stop, first) = stopping(signals);
+    let server = Server::new(session.context, options)
+        .with_dialect(Arc::new(ArrayDialect))
+        .on_ready(move || messages::note(&format!("listening on {scheme}://{address}")));
+    let served = server.serve(listener, stop).await;
+    served.map_err(|error| Failure::message(error.to_string()))?;
+    Ok(first.get().copied().unwrap_or(Signal::Interrupt))
+}
+
+/// Returns a stream with an item for each signal, and the first of these signals.
+pub fn stopping(signals: Signals) -> (impl Stream<Item = ()>, Arc<OnceLock<Signal>>) {
     let first = Arc::new(OnceLock::new());
     let stop = stream::unfold(
         (signals, Arc::clone(&first)),
@@ -99,47 +118,18 @@ async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
             Some(((), (signals, first)))
         },
     );
-    let server = Server::new(session.context, options)
-        .with_dialect(Arc::new(ArrayDialect))
-        .on_ready(move || messages::note(&format!("listening on {scheme}://{address}")));
-    let served = server.serve(listener, stop).await;
-    served.map_err(|error| Failure::message(error.to_string()))?;
-    Ok(first.get().copied().unwrap_or(Signal::Interrupt))
+    (stop, first)
 }
 
 fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
     Ok(Options {
-        name: env!("CARGO_PKG_NAME").to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        token: token(arguments)?,
-        tls: tls::of_arguments(arguments)?,
         threads: arguments.resources.threads(),
         time_limit: arguments.time_limit,
         max_queries: arguments.max_queries,
         wait_limit: arguments.wait_limit,
         max_rows: arguments.max_rows,
-        max_connections: arguments.max_connections,
-        max_per_address: arguments.max_per_address,
-        connect_limit: arguments.connect_limit,
-        grace: arguments.grace,
-        log: Log::new(messages::note),
+        ..arguments.network.options()?
     })
-}
-
-/// Reads the token from the file or environment variable given in the arguments.
-fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
-    let (origin, text) = if let Some(path) = &arguments.token_file {
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-        (path.display().to_string(), text)
-    } else if let Some(name) = &arguments.token_env {
-        let text = std::env::var(name).map_err(|error| error.to_string());
-        (format!("the environment variable {name}"), text)
-    } else {
-        return Ok(None);
-    };
-    let token = text.and_then(|text| Token::new(text.trim()).map_err(str::to_owned));
-    let token = token.map_err(|problem| Failure::message(format!("{origin}: {problem}")))?;
-    Ok(Some(token))
 }
 
 fn settings(
@@ -151,9 +141,13 @@ fn settings(
         "tet.max_statement_bytes".to_owned(),
         MAX_STATEMENT_BYTES.to_string(),
     )];
+    #[cfg(feature = "cluster")]
+    settings.extend(arguments.cluster.settings());
     settings.extend(arguments.resources.settings());
     Ok(Settings {
         settings,
+        #[cfg(feature = "cluster")]
+        cluster: arguments.cluster.access()?,
         inputs: inputs(&arguments.files, demo)?,
         // Clients must not read outside of the files, through links in them.
         options: arguments

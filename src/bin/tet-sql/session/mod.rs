@@ -10,6 +10,8 @@ use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "cluster")]
+use tet_sql::ClusterAccess;
 use tet_sql::provider::catalog::files::{FileSession, Input};
 use tet_sql::provider::error::describe;
 use tet_sql::{Access, ArrayOptions, ArraySettings, Unpack};
@@ -29,6 +31,9 @@ pub struct Settings {
     pub unpack: Unpack,
     /// Further settings by name, as in SET.
     pub settings: Vec<(String, String)>,
+    /// How to reach the workers of `tet.cluster`.
+    #[cfg(feature = "cluster")]
+    pub cluster: ClusterAccess,
     /// The memory for queries in bytes; `None` means the memory budget of the first file.
     pub memory_limit: Option<u64>,
     /// The number of partitions of a query.
@@ -60,6 +65,8 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         .with_target_partitions(settings.threads)
         .with_information_schema(true)
         .with_option_extension(defaults);
+    #[cfg(feature = "cluster")]
+    config.set_extension(Arc::new(settings.cluster));
     for (name, value) in &settings.settings {
         let set = config.options_mut().set(name, value);
         set.map_err(|error| Failure::message(format!("{name}={value}: {}", describe(&error))))?;

@@ -90,7 +90,7 @@ impl ArrayAggregateExec {
         fallback: Arc<dyn ExecutionPlan>,
         dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     ) -> Option<Self> {
-        let parts = scan.blocks().grid_selections();
+        let parts = scan.blocks().narrowed_selections();
         let parts = &parts.filter(|parts| !parts.is_empty())?;
         let fields = scan.source().schema().fields().len();
         let program = Program::try_new(aggregation, parts, fields, &scan.plan().options)?;
@@ -131,6 +131,18 @@ impl ArrayAggregateExec {
             scan: self.scan.with_shared(shared),
             ..self.clone()
         }
+    }
+
+    /// Returns DataFusion's own plan for the same rows.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider) fn engine(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.engine
+    }
+
+    /// Returns the stage of DataFusion's aggregation that the operator replaces.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider) fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// Returns the program.

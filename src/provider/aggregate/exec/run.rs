@@ -59,7 +59,7 @@ impl Run {
     }
 
     async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Option<Batches>> {
-        let Some(parts) = self.scan.blocks().grid_selections() else {
+        let Some(parts) = self.scan.blocks().narrowed_selections() else {
             return internal_err!("the scan is not over grids");
         };
         let batch_size = self.context.session_config().batch_size();

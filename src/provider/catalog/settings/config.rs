@@ -59,6 +59,14 @@ pub struct ArraySettings {
     pub cache_dir: String,
     /// `tet.cache_size`: the maximum number of bytes in the cache directory.
     pub cache_size: u64,
+    /// `tet.cluster`: the URLs of the workers that run queries, between commas; empty to run them in this
+    /// process.
+    #[cfg(feature = "cluster")]
+    pub cluster: String,
+    /// `tet.cluster_task_size`: the minimum number of bytes that a worker reads for a query. A query that
+    /// reads less than twice as much runs in this process.
+    #[cfg(feature = "cluster")]
+    pub cluster_task_size: u64,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
@@ -99,6 +107,10 @@ impl Default for ArraySettings {
             axis_windows: true,
             cache_dir: String::new(),
             cache_size: 1 << 30,
+            #[cfg(feature = "cluster")]
+            cluster: String::new(),
+            #[cfg(feature = "cluster")]
+            cluster_task_size: 32 << 20,
             limits: Limits::default(),
         }
     }
@@ -196,6 +208,14 @@ impl ExtensionOptions for ArraySettings {
                 Ok(())
             }
             "cache_size" => ConfigField::set(&mut self.cache_size, "", value),
+            #[cfg(feature = "cluster")]
+            "cluster" => {
+                crate::provider::cluster::parse_workers(value)?;
+                self.cluster = value.to_string();
+                Ok(())
+            }
+            #[cfg(feature = "cluster")]
+            "cluster_task_size" => ConfigField::set(&mut self.cluster_task_size, "", value),
             _ if Limits::NAMES.contains(&key) => self.limits.set(key, value),
             _ => {
                 let mut names: Vec<String> =
@@ -241,6 +261,19 @@ impl ExtensionOptions for ArraySettings {
             self.cache_size.to_string(),
             "Maximum number of bytes in the cache directory",
         ));
+        #[cfg(feature = "cluster")]
+        {
+            entries.push(entry(
+                "cluster",
+                self.cluster.clone(),
+                "URLs of the workers that run queries, between commas; empty to run them in this process",
+            ));
+            entries.push(entry(
+                "cluster_task_size",
+                self.cluster_task_size.to_string(),
+                "Minimum number of bytes that a worker reads for a query",
+            ));
+        }
         entries.extend(self.limits.entries());
         entries
     }

@@ -27,6 +27,8 @@
 //! indices and the rows of the build side, which gives runs of matching indices for each row, and boxes
 //! that prune chunks.
 
+#[cfg(feature = "cluster")]
+mod broadcast;
 pub(crate) mod build;
 mod conditions;
 mod distinct_keys;

@@ -175,7 +175,8 @@ impl ArrayLookupJoinExec {
         self.spec.keeps_probe_rows()
     }
 
-    pub(super) fn inputs(&self) -> &[Arc<dyn ExecutionPlan>; 2] {
+    /// Returns the build side and the probe side.
+    pub(in crate::provider) fn inputs(&self) -> &[Arc<dyn ExecutionPlan>; 2] {
         &self.inputs
     }
 

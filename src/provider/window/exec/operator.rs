@@ -101,6 +101,31 @@ impl ArrayWindowExec {
         &self.columns
     }
 
+    /// Returns the axis that the windows are ordered by.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider::window) fn axis(&self) -> usize {
+        self.spec.axis
+    }
+
+    /// Returns the number of partitions.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider::window) fn partitions(&self) -> usize {
+        self.spec.tiles.partitions
+    }
+
+    /// Returns the operator with this number of partitions.
+    #[cfg(feature = "proto")]
+    pub(in crate::provider) fn with_partitions(&self, partitions: usize) -> Self {
+        let mut spec = self.spec.as_ref().clone();
+        spec.tiles.partitions = partitions.max(1);
+        Self::new(
+            self.scan.clone(),
+            Arc::new(spec),
+            Arc::clone(&self.replaced),
+            self.columns.clone(),
+        )
+    }
+
     /// Returns the chunks that will be read.
     pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
         self.scan.planned_read()
@@ -199,7 +224,10 @@ impl ExecutionPlan for ArrayWindowExec {
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
         let inputs = context.encode_children([&self.replaced])?;
-        let columns = self.columns.clone();
-        Operator::Window { columns }.encode(inputs).map(Some)
+        let message = Operator::Window {
+            columns: self.columns.clone(),
+            partitions: self.spec.tiles.partitions,
+        };
+        message.encode(inputs).map(Some)
     }
 }

@@ -1,6 +1,8 @@
 //! Plans windows along an axis: the rule, the frames, the plane that each output needs, and the tiles.
 
 mod builder;
+#[cfg(feature = "cluster")]
+mod divided;
 mod frames;
 pub(in crate::provider::window) mod needs;
 mod order;

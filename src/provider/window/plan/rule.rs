@@ -102,9 +102,14 @@ pub(crate) fn operator(
     if stack.is_empty() {
         return Ok(None);
     }
-    let Some(side) = Side::of(input)? else {
+    let Some(mut side) = Side::of(input)? else {
         return Ok(None);
     };
+    // A task of a cluster reads some of the chunks.
+    let narrowed = side.below.node.blocks().narrowed_selections();
+    if let Some(part) = narrowed.and_then(|mut parts| parts.pop()) {
+        side.part = part;
+    }
     let selection = &side.part.selection;
     if !side.below.conjuncts.is_empty()
         || side.part.kept.is_some()

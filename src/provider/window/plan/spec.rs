@@ -21,7 +21,7 @@ pub(in crate::provider::window) const MIN_PLANES: u64 = 16;
 ///
 /// Planes are numbered along the order axis in *walking order*, which is ascending or descending by the
 /// indices of the axis, whichever needs fewer planes in memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::provider::window) struct WindowSpec {
     pub grid: Arc<dyn GridSource>,
     pub selection: Selection,

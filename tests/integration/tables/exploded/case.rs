@@ -197,7 +197,8 @@ impl Case {
         }
         #[cfg(feature = "proto")]
         if is_enabled && random.chance(50) {
-            Encoded::add_to(&ctx, &[]);
+            // Workers get tasks, and no whole plans.
+            Encoded::add_to(&ctx, &["ClusterExec cannot be encoded"]);
         }
         Session {
             ctx,

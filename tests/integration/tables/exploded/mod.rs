@@ -22,6 +22,9 @@ use futures::{FutureExt, StreamExt, stream};
 
 use tet_sql::format::tet::Dtype;
 
+#[cfg(all(feature = "cluster", feature = "serve"))]
+use crate::cluster::Workers;
+
 use self::case::{Case, Session};
 use self::join::join;
 use self::query::Query;
@@ -41,11 +44,14 @@ const MIN_ARRAY_SPACE_PERCENT: usize = 50;
 /// With fewer aggregates than this, the percentage is not checked.
 const MIN_AGGREGATES_FOR_PERCENT: usize = 100;
 
-/// The number of plans with an aggregate, and of those with one in array space.
+/// The number of plans with an aggregate, of those with one in array space, of all queries, and of those
+/// on workers.
 #[derive(Debug, Clone, Copy, Default)]
 struct AggregateCounts {
     aggregates: usize,
     in_array_space: usize,
+    queries: usize,
+    on_workers: usize,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,6 +75,25 @@ async fn generated_aggregates_of_large_arrays_match_exploded_rows() {
     );
 }
 
+/// The same queries, on two workers.
+#[cfg(all(feature = "cluster", feature = "serve"))]
+#[ignore = "6 of 60 cases request more partitions than a task has"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generated_queries_over_a_cluster_match_exploded_rows() {
+    let workers = Workers::start(2, &[std::env::temp_dir()]).await;
+    WORKERS.set(workers).ok().unwrap();
+    let cases = number("TET_SQL_CLUSTER_CASES", 60);
+    let tally = over_seeds(cases, |seed| check_on(seed, WORKERS.get())).await;
+    assert!(
+        tally.on_workers * 4 > tally.queries || cases < 20,
+        "{tally:?}"
+    );
+}
+
+/// The workers of [`generated_queries_over_a_cluster_match_exploded_rows`].
+#[cfg(all(feature = "cluster", feature = "serve"))]
+static WORKERS: std::sync::OnceLock<Workers> = std::sync::OnceLock::new();
+
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
@@ -89,6 +114,8 @@ where
             Ok(Ok(of_case)) => {
                 tally.aggregates += of_case.aggregates;
                 tally.in_array_space += of_case.in_array_space;
+                tally.queries += of_case.queries;
+                tally.on_workers += of_case.on_workers;
             }
             Ok(Err(failure)) => failures.push(format!("seed {seed}: {failure}")),
             Err(panic) => failures.push(format!("seed {seed}: {panic}")),
@@ -102,9 +129,22 @@ where
 }
 
 async fn check(seed: u64) -> Result<AggregateCounts, String> {
+    check_on(seed, None).await
+}
+
+/// Checks the queries of a case, on workers if there are any.
+async fn check_on(
+    seed: u64,
+    #[cfg(all(feature = "cluster", feature = "serve"))] workers: Option<&Workers>,
+    #[cfg(not(all(feature = "cluster", feature = "serve")))] _workers: Option<()>,
+) -> Result<AggregateCounts, String> {
     let mut random = Random(seed);
     let case = Case::generate(&mut random);
     let session = case.register(&mut random).await;
+    #[cfg(all(feature = "cluster", feature = "serve"))]
+    if let Some(workers) = workers {
+        workers.join(&session.ctx).await;
+    }
     let mut tally = AggregateCounts::default();
     for _ in 0..QUERIES_PER_CASE {
         let query = match random.chance(25) {
@@ -147,6 +187,8 @@ async fn compare(
         Err(error) if error.contains("Selectivity is out of limit") => return Ok(()),
         Err(error) => return Err(error),
     };
+    tally.queries += 1;
+    tally.on_workers += usize::from(plan.contains("ClusterExec"));
     if session.is_enabled {
         let in_array_space = plan.contains("ArrayAggregateExec");
         tally.in_array_space += usize::from(in_array_space);

@@ -1,0 +1,54 @@
+//! Lookup joins whose build side comes from another process.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, internal_err};
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::provider::join::lookup::build::{BuildKeys, Matching};
+use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
+
+impl ArrayLookupJoinExec {
+    /// Returns `true` if the build side is the scan of an array that computes key indices.
+    pub(in crate::provider) fn has_keyed_build(&self) -> bool {
+        match self.spec().matching.as_ref() {
+            Matching::Keys(_, BuildKeys::KeyIndex(_) | BuildKeys::DistinctKeyIndex(_)) => true,
+            Matching::Keys(_, BuildKeys::Expressions(_)) | Matching::Conditions(_) => false,
+        }
+    }
+
+    /// Returns the join with the same rows of its build side from another plan. The encoded join then does
+    /// not contain the plan that made these rows. The build side must not be a scan with key indices.
+    pub(in crate::provider) fn over_build(&self, build: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let [_, probe] = self.inputs();
+        let spec = LookupSpec {
+            replaced: without_build_sides(self.replaced())?,
+            ..self.spec().clone()
+        };
+        let inputs = [build, Arc::clone(probe)];
+        let filter = self.dynamic_filter().map(Arc::clone);
+        Ok(Self::new(inputs, Arc::new(spec), filter))
+    }
+}
+
+/// Returns DataFusion's plan of a join without the rows of its build side and of those of the lookup joins
+/// below.
+fn without_build_sides(join: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let [build, probe] = join.children()[..] else {
+        return internal_err!("{} is not a join", join.name());
+    };
+    let probe = Arc::clone(probe).transform_down(|node| {
+        Ok(match node.downcast_ref::<ArrayLookupJoinExec>() {
+            Some(below) if !below.has_keyed_build() => {
+                let [build, _] = below.inputs();
+                let empty = Arc::new(EmptyExec::new(build.schema()));
+                Transformed::yes(Arc::new(below.over_build(empty)?) as _)
+            }
+            _ => Transformed::no(node),
+        })
+    })?;
+    let empty = Arc::new(EmptyExec::new(build.schema()));
+    replace_children_if_necessary(Arc::clone(join), vec![empty, probe.data])
+}

@@ -1,0 +1,286 @@
+//! The answers of workers are those of one process, and EXPLAIN shows the tasks.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+use datafusion_distributed::WorkerResolver;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::{ArrayOptions, ClusterAccess, enable_cluster};
+use url::Url;
+
+use crate::cells;
+use crate::cluster::{Workers, sorted};
+use crate::support::sql::{error, plan, rows, run, sample};
+
+/// Returns a session over the array `a` of 12 x 6 x 8 cells in 24 chunks, with the values 0, 1, ...
+/// modulo 101, on some workers.
+async fn cluster(count: usize) -> (tempfile::TempDir, SessionContext, Workers) {
+    let cells = cells!((0..12 * 6 * 8).map(|cell| (cell * 7 % 101) as f32));
+    let spec = DatasetSpec::new("a", Dtype::F32, &[12, 6, 8], &[2, 3, 4]);
+    let spec = spec.with_dim_names(["time", "lat", "lon"]);
+    let (folder, _, ctx) = sample(&[(spec, cells)], ArrayOptions::new()).await;
+    let workers = Workers::start(count, &[folder.path()]).await;
+    (folder, ctx, workers)
+}
+
+const QUERIES: [&str; 25] = [
+    "SELECT * FROM a",
+    "SELECT time, lat FROM a",
+    "SELECT value FROM a WHERE value > 50 AND lat > 1",
+    "SELECT value FROM a WHERE lat + lon > 7",
+    "SELECT count(*), sum(value), min(value), max(value), round(stddev(value), 9) FROM a",
+    "SELECT time, avg(value), count(*) FROM a GROUP BY time",
+    "SELECT lat, lon, sum(value), count(*) FROM a GROUP BY lat, lon",
+    "SELECT lon, count(value) FROM a WHERE value > 30 GROUP BY lon",
+    "SELECT lat, count(*) FROM a WHERE value > 100 GROUP BY lat",
+    "SELECT time % 5, max(value) FROM a WHERE lon > 2 GROUP BY 1",
+    "SELECT value, count(*) FROM a GROUP BY value",
+    "SELECT lat + lon AS k, sum(value) FROM a GROUP BY k",
+    "SELECT DISTINCT lat FROM a",
+    "SELECT count(DISTINCT time), count(DISTINCT value) FROM a",
+    "SELECT lat, median(value) FROM a GROUP BY lat",
+    "SELECT lat, approx_distinct(time) FROM a WHERE value > 9 GROUP BY lat",
+    "SELECT lat, sum(value) FROM a GROUP BY lat HAVING sum(value) > 4000",
+    "SELECT lat, sum(value) FILTER (WHERE lon > 3), count(*) FROM a GROUP BY lat",
+    "SELECT x.time, count(*) FROM a x JOIN a y ON x.value = y.value GROUP BY x.time",
+    "SELECT lat, value - avg(value) OVER (PARTITION BY lat) FROM a WHERE time = 3",
+    "SELECT time, value FROM a WHERE time = (SELECT max(time) FROM a)",
+    "SELECT lat, sum(value) FROM (SELECT * FROM a UNION ALL SELECT * FROM a) GROUP BY lat",
+    "SELECT sum(value) FROM (SELECT value FROM a ORDER BY value DESC LIMIT 5)",
+    "SELECT value + 1 FROM (SELECT value FROM a ORDER BY value LIMIT 5) WHERE value < 1",
+    "SELECT count(*) FROM (SELECT value FROM a WHERE value > 20 LIMIT 7)",
+];
+
+/// Lookup joins, with build sides that are aggregates, rows and arrays.
+const JOINS: [&str; 9] = [
+    "SELECT x.time, x.lat, value - m FROM a x JOIN (SELECT lat, avg(value) AS m FROM a GROUP BY lat) c ON x.lat = c.lat",
+    "SELECT time, c.lat, value * w FROM a JOIN (VALUES (1, 0.5), (4, 2.0), (4, 3.0), (9, 1.0)) c(lat, w) ON a.lat = c.lat",
+    "SELECT time, value FROM a JOIN (VALUES (0, 2, 'n'), (3, 5, 's')) c(s, n, name) ON lat BETWEEN s AND n WHERE name = 's'",
+    "SELECT time, lat, value FROM a WHERE lat IN (SELECT column1 FROM (VALUES (1), (4)) WHERE column1 > 1)",
+    "SELECT time, lat, value FROM a WHERE NOT EXISTS (SELECT 1 FROM (VALUES (1), (4)) m(l) WHERE l = lat)",
+    "SELECT lat, w, value FROM (VALUES (1, 0.5), (77, 2.0)) c(l, w) RIGHT JOIN a ON a.lat = c.l",
+    "SELECT x.time, x.value, y.value FROM a x JOIN (SELECT lat, lon, value FROM a WHERE time = 3) y
+     ON x.lat = y.lat AND x.lon = y.lon",
+    "SELECT x.time, value - m + w FROM a x JOIN (SELECT lat, avg(value) AS m FROM a GROUP BY lat) c ON x.lat = c.lat
+     JOIN (VALUES (1, 0.5), (4, 2.0)) d(t, w) ON x.time = d.t",
+    "SELECT name, avg(value) FROM a JOIN (VALUES (1, 'p'), (4, 'q'), (5, 'p')) c(l, name) ON lat = l GROUP BY name",
+];
+
+/// Windows along an axis.
+const WINDOWS: [&str; 4] = [
+    "SELECT time, lat, lon, avg(value) OVER (PARTITION BY lat, lon ORDER BY time ROWS 2 PRECEDING) FROM a",
+    "SELECT time, lon, value - lag(value) OVER (PARTITION BY time, lon ORDER BY lat) AS step FROM a WHERE lon > 1",
+    "SELECT lat, lon, value, row_number() OVER (PARTITION BY lat, lon ORDER BY time DESC) AS n FROM a",
+    "SELECT lon, max(anomaly) FROM (
+         SELECT lon, value - avg(value) OVER (PARTITION BY lat, lon) AS anomaly FROM a
+     ) GROUP BY lon",
+];
+
+const ORDERED: [&str; 5] = [
+    "SELECT time, lat, lon, value FROM a ORDER BY value DESC, time, lat, lon LIMIT 9",
+    "SELECT time, lat, lon, value FROM a ORDER BY time DESC, lat, lon",
+    "SELECT lat, sum(value) AS s FROM a GROUP BY lat ORDER BY s DESC, lat LIMIT 3",
+    "SELECT time, sum(value) FROM a GROUP BY time ORDER BY time",
+    "SELECT value FROM a ORDER BY value, time, lat, lon LIMIT 3 OFFSET 100",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_those_of_one_process() {
+    for (count, partitions) in [(1, 1), (2, 1), (3, 4)] {
+        let (_folder, ctx, workers) = cluster(count).await;
+        let partitions = format!("SET datafusion.execution.target_partitions = {partitions}");
+        rows(&ctx, &partitions).await;
+        let mut expected = Vec::new();
+        let queries = QUERIES.iter().chain(&JOINS).chain(&WINDOWS);
+        for sql in queries.clone() {
+            expected.push(sorted(&ctx, sql).await);
+        }
+        let mut in_order = Vec::new();
+        for sql in ORDERED {
+            in_order.push(rows(&ctx, sql).await);
+        }
+        workers.join(&ctx).await;
+        for (sql, expected) in queries.zip(expected) {
+            assert_eq!(sorted(&ctx, sql).await, expected, "{count} workers: {sql}");
+        }
+        for (sql, expected) in ORDERED.iter().zip(in_order) {
+            assert_eq!(rows(&ctx, sql).await, expected, "{count} workers: {sql}");
+        }
+    }
+}
+
+/// A plan that runs twice has new tasks each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_run_again() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    let frame = ctx.sql("SELECT sum(value) FROM a").await.unwrap();
+    let plan = frame.create_physical_plan().await.unwrap();
+    let collect = || datafusion::physical_plan::collect(Arc::clone(&plan), ctx.task_ctx());
+    let (first, second) = futures::join!(collect(), collect());
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(collect().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_shows_stages_tasks_and_chunks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    let shown = plan(&ctx, "SELECT time, avg(value) FROM a GROUP BY time").await;
+    for part in [
+        "ClusterExec: workers=2",
+        "AggregateExec: mode=Final",
+        "[Stage 1] => NetworkCoalesceExec: output_partitions=2, input_tasks=2",
+        "DistributedLeafExec: chunks_per_task=[12, 12]: ArrayAggregateExec: mode=Partial",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let shown = plan(&ctx, "SELECT value FROM a WHERE value > 99").await;
+    assert!(
+        shown.contains("chunks_per_task=[12, 12]: DataSourceExec"),
+        "{shown}"
+    );
+    // Little work stays in this process.
+    rows(&ctx, "SET tet.cluster_task_size = 10000000").await;
+    let shown = plan(&ctx, "SELECT sum(value) FROM a").await;
+    assert!(!shown.contains("ClusterExec"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn build_sides_of_lookup_joins_are_sent_to_all_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for (number, sql) in JOINS.iter().enumerate() {
+        let shown = plan(&ctx, sql).await;
+        let below = shown
+            .split("NetworkCoalesceExec")
+            .nth(1)
+            .unwrap_or_default();
+        let is_sent = below.contains("BroadcastExec");
+        let in_tasks = below.contains("ArrayLookupJoinExec");
+        match number {
+            // An array as the build side is read by every task.
+            6 => assert!(in_tasks && !is_sent, "{sql}\n{shown}"),
+            // The aggregate runs in array space, in one process.
+            8 => assert!(shown.contains("ArrayJoinAggregateExec"), "{sql}\n{shown}"),
+            _ => assert!(in_tasks && is_sent, "{sql}\n{shown}"),
+        }
+    }
+    // The build side, which is an aggregate of the whole array, is divided as well.
+    let shown = plan(&ctx, JOINS[0]).await;
+    assert_eq!(shown.matches("NetworkCoalesceExec").count(), 2, "{shown}");
+    let shown = rows(&ctx, &format!("EXPLAIN ANALYZE {}", JOINS[0]))
+        .await
+        .concat();
+    assert!(shown.contains("BroadcastExec: rows=6"), "{shown}");
+    assert!(shown.contains("chunks_read=24"), "{shown}");
+}
+
+/// A build side of 90 MB stays in this process, and so does the query.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_build_sides_are_not_sent() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    let sql = "SELECT time, length(s) AS n FROM a LEFT JOIN (
+                   SELECT column1 AS l, repeat('x', 30000000 + column1) AS s FROM (VALUES (77), (78), (79))
+               ) c ON lat = l";
+    let shown = plan(&ctx, sql).await;
+    assert!(shown.contains("BroadcastExec"), "{shown}");
+    assert_eq!(rows(&ctx, sql).await.len(), 576);
+}
+
+/// Each task has whole series.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_along_an_axis_run_in_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for sql in WINDOWS {
+        let shown = plan(&ctx, sql).await;
+        let is_divided =
+            shown.contains("chunks_per_task=[") && shown.contains("]: ArrayWindowExec");
+        assert!(is_divided, "{sql}\n{shown}");
+    }
+    let sql = format!("EXPLAIN ANALYZE {}", WINDOWS[0]);
+    let shown = rows(&ctx, &sql).await.concat();
+    assert!(shown.contains("chunks_read=24"), "{shown}");
+}
+
+/// The value of a subquery reaches the tasks, which then skip chunks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subqueries_prune_chunks_in_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for sql in [
+        "SELECT lat, value FROM a WHERE time = (SELECT max(time) FROM a)",
+        "SELECT lat, sum(value) FROM a WHERE time = (SELECT max(time) FROM a) GROUP BY lat",
+    ] {
+        let shown = rows(&ctx, &format!("EXPLAIN ANALYZE {sql}")).await.concat();
+        assert!(shown.contains("ClusterExec"), "{shown}");
+        assert!(shown.contains("chunks_read=4"), "{shown}");
+    }
+    // Subqueries that read values, one of which is NULL, run on workers as well.
+    let sql = "SELECT count(*) FROM a WHERE value > (SELECT avg(value) FROM a WHERE lat > 1) \
+               AND (SELECT max(value) FROM a WHERE value > 1000) IS NULL";
+    let shown = plan(&ctx, sql).await;
+    assert_eq!(shown.matches("ClusterExec").count(), 3, "{shown}");
+    let on_workers = rows(&ctx, sql).await;
+    rows(&ctx, "SET tet.cluster = ''").await;
+    assert_eq!(on_workers, rows(&ctx, sql).await);
+}
+
+/// Every chunk is read once, by one of the workers. Their metrics arrive with the rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_chunk_is_read_once() {
+    let (_folder, ctx, workers) = cluster(3).await;
+    workers.join(&ctx).await;
+    for sql in [
+        "SELECT value FROM a",
+        "SELECT lat, sum(value) FROM a GROUP BY lat",
+        "SELECT value FROM a ORDER BY value LIMIT 500",
+    ] {
+        let shown = rows(&ctx, &format!("EXPLAIN ANALYZE {sql}")).await.concat();
+        assert!(shown.contains("chunks_read=24"), "{sql}\n{shown}");
+    }
+    assert_eq!(run(&ctx, "SELECT value FROM a").await.rows.len(), 576);
+}
+
+/// Settings of the session reach the workers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_reach_the_workers() {
+    let spec = DatasetSpec::new("a", Dtype::F32, &[6], &[1]).with_dim_names(["x"]);
+    let cells = cells!([1f32, f32::NAN, 3.0, f32::NAN, 5.0, 6.0]);
+    let (folder, _, ctx) = sample(&[(spec, cells)], ArrayOptions::new()).await;
+    let workers = Workers::start(2, &[folder.path()]).await;
+    workers.join(&ctx).await;
+    let sql = "SELECT x FROM a WHERE value IS NULL ORDER BY x";
+    assert!(plan(&ctx, sql).await.contains("ClusterExec"));
+    assert_eq!(rows(&ctx, sql).await, ["1", "3"]);
+    rows(&ctx, "SET tet.nan_as_null = false").await;
+    assert!(rows(&ctx, sql).await.is_empty());
+}
+
+struct Resolver(Vec<Url>);
+
+impl WorkerResolver for Resolver {
+    fn get_urls(&self) -> Result<Vec<Url>> {
+        Ok(self.0.clone())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resolver_lists_the_workers() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    rows(&ctx, "SET tet.cluster_task_size = 1").await;
+    let urls = workers.urls.iter().map(|url| Url::parse(url).unwrap());
+    let resolver = Arc::new(Resolver(urls.collect()));
+    let ctx = enable_cluster(ctx, resolver, ClusterAccess::new());
+    let sql = "SELECT count(value) FROM a";
+    assert!(plan(&ctx, sql).await.contains("ClusterExec: workers=2"));
+    assert_eq!(rows(&ctx, sql).await, ["576"]);
+    let refused = error(&ctx, "SET tet.cluster = 'localhost'").await;
+    assert!(
+        refused.contains("is not a URL like http://host:50052"),
+        "{refused}"
+    );
+}
