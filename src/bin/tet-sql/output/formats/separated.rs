@@ -88,3 +88,28 @@ impl<W: Write + Send> ResultWriter for Separated<W> {
         Ok(self.sink.flush()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::formats::Format;
+    use datafusion::arrow::array::{ArrayRef, Int64Array};
+
+    #[test]
+    fn rows_that_several_threads_format_keep_their_order() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_001));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        let mut sink = Vec::new();
+        let mut writer =
+            Separated::new(b',', &Style::plain(Format::Csv), batch.schema(), &mut sink);
+        writer.threads = 3;
+        writer.write(&batch).unwrap();
+        writer.write(&batch.slice(7, 1)).unwrap();
+        writer.finish().unwrap();
+        drop(writer);
+        let lines: Vec<_> = std::str::from_utf8(&sink).unwrap().lines().collect();
+        let numbers = (0..10_001).chain([7]).map(|number| number.to_string());
+        let expected: Vec<_> = std::iter::once("n".to_string()).chain(numbers).collect();
+        assert_eq!(lines, expected);
+    }
+}
