@@ -257,7 +257,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the content of the entry of this name, if the path is a directory with such a file.
-    #[cfg(feature = "remote")]
+    #[cfg(all(feature = "remote", feature = "zarr"))]
     pub(crate) fn entry(&self, name: &str) -> Option<Bytes> {
         if let Some(directory) = self.remote {
             let found = directory.documents(&[name.to_string()], MAX_ENTRY_BYTES);

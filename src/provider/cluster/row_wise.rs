@@ -81,6 +81,13 @@ impl RowWise {
                 node = probe;
                 continue;
             }
+            // A worker leaves out an exchange at the root of a task, and its partitions with it.
+            if let Some(exchange) = node.downcast_ref::<RepartitionExec>()
+                && matches!(exchange.partitioning(), Partitioning::RoundRobinBatch(_))
+            {
+                node = exchange.input();
+                continue;
+            }
             let is_exchange = match node.downcast_ref::<CoalescePartitionsExec>() {
                 Some(coalesce) => coalesce.fetch().is_none(),
                 None => node.is::<RepartitionExec>(),

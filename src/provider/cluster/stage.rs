@@ -128,7 +128,7 @@ impl Divider {
         let tasks = match part.leaf.downcast_ref::<ArrayAggregateExec>() {
             None => self.scans(&part, Division::Blocks)?,
             Some(partial) => {
-                let first = partial.engine().downcast_ref::<AggregateExec>();
+                let first = partial.fallback().downcast_ref::<AggregateExec>();
                 let tasks = first.map(|first| self.partial_stages(first)).transpose()?;
                 tasks.flatten().map(|mut tasks| {
                     tasks.operators.splice(0..0, part.operators);
@@ -373,11 +373,11 @@ fn whole_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<&SortExec> {
 /// has two stages that are divided one by one.
 fn whole_aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     if let Some(aggregate) = plan.downcast_ref::<ArrayAggregateExec>() {
-        let engine = aggregate.engine().downcast_ref::<AggregateExec>();
+        let fallback = aggregate.fallback().downcast_ref::<AggregateExec>();
         let is_whole = aggregate.stage() == Stage::Whole;
-        return engine
+        return fallback
             .filter(|_| is_whole)
-            .and_then(|engine| rule::first_stage(engine, Stage::Whole));
+            .and_then(|fallback| rule::first_stage(fallback, Stage::Whole));
     }
     let aggregate = plan.downcast_ref::<AggregateExec>()?;
     let single = [AggregateMode::Single, AggregateMode::SinglePartitioned];

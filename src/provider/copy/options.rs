@@ -249,8 +249,8 @@ mod tests {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        let tet = &FormatRegistry::default().formats()[0];
-        let creator = tet.creator().unwrap();
+        let formats = FormatRegistry::default();
+        let creator = formats.formats()[0].creator().unwrap();
         CopyOptions::default().parse(&given.collect(), "tet", creator.as_ref())
     }
 

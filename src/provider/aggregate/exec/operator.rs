@@ -135,8 +135,8 @@ impl ArrayAggregateExec {
 
     /// Returns DataFusion's own plan for the same rows.
     #[cfg(feature = "cluster")]
-    pub(in crate::provider) fn engine(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.engine
+    pub(in crate::provider) fn fallback(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.fallback
     }
 
     /// Returns the stage of DataFusion's aggregation that the operator replaces.

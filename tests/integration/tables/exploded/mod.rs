@@ -77,7 +77,6 @@ async fn generated_aggregates_of_large_arrays_match_exploded_rows() {
 
 /// The same queries, on two workers.
 #[cfg(all(feature = "cluster", feature = "serve"))]
-#[ignore = "6 of 60 cases request more partitions than a task has"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_queries_over_a_cluster_match_exploded_rows() {
     let workers = Workers::start(2, &[std::env::temp_dir()]).await;
