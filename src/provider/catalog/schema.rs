@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
@@ -152,26 +152,6 @@ impl ArraySchema {
         }
         Ok(found.map(|source| ArrayTable::new(source, self.options.clone())))
     }
-
-    /// Checks that a table is not part of the container, so that it can be dropped. `written` is its
-    /// name in the statement.
-    ///
-    /// # Errors
-    /// Returns an error that names the table of the container.
-    pub(crate) fn check_drop(&self, name: &str, written: &str) -> Result<()> {
-        if self.overlay.table_exist(name) {
-            return Ok(());
-        }
-        match self.stored(name)? {
-            None => Ok(()),
-            Some(table) => plan_err!(
-                "cannot drop {written}: it is the table \"{}\" of {}; only tables and views created in the session can be \
-                 dropped or replaced",
-                table.source().name(),
-                self.path().display()
-            ),
-        }
-    }
 }
 
 #[async_trait]
@@ -201,7 +181,12 @@ impl SchemaProvider for ArraySchema {
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        self.check_drop(name, name)?;
+        if !self.overlay.table_exist(name) && self.stored(name)?.is_some() {
+            return exec_err!(
+                "cannot drop {name}: it is a dataset of the read-only file {}",
+                self.path().display()
+            );
+        }
         self.overlay.deregister_table(name)
     }
 

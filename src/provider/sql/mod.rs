@@ -5,8 +5,6 @@ pub mod budget;
 #[cfg(feature = "sql")]
 mod clauses;
 #[cfg(feature = "sql")]
-mod drops;
-#[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]
 mod named_arguments;

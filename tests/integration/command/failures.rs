@@ -170,7 +170,7 @@ fn common_mistakes_get_specific_errors() {
         ),
         (
             "DROP TABLE temperature",
-            "error: cannot drop temperature: it is the table \"temperature\" of ",
+            "error: 'temperature' belongs to a file and cannot be dropped; DROP TABLE only drops tables made by CREATE TABLE\n",
         ),
         (
             "SELECT t.lat, z.value FROM temperature AS t, \

@@ -76,6 +76,14 @@ pub async fn advised(context: &SessionContext, sql: &str, message: String) -> St
             function_advice(context, name)
         );
     }
+    if let Some(name) = quoted_after(&message, "Table ")
+        && message.ends_with("doesn't exist.")
+        && context.table_exist(name).unwrap_or(false)
+    {
+        return format!(
+            "'{name}' belongs to a file and cannot be dropped; DROP TABLE only drops tables made by CREATE TABLE"
+        );
+    }
     if message.contains("OuterReferenceColumn(") {
         return outer_reference_advice(&message);
     }

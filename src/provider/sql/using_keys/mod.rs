@@ -22,7 +22,7 @@ use crate::provider::sql::using_keys::syntax::{
     normalize, replace_in, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{budget, drops, groups};
+use crate::provider::sql::{budget, groups};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -35,8 +35,7 @@ use crate::provider::sql::{budget, drops, groups};
 /// - The values of a table over one array, whose column is `value`, can be referred to by the name
 ///   of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take precedence,
 ///   and `SELECT *` is not changed.
-/// - `CREATE SCHEMA`, `DROP TABLE` and `SHOW COLUMNS` know that the groups of files are schemas.
-/// - `DROP TABLE` of a table that is part of a file, or of a view, is an error that says so.
+/// - `CREATE SCHEMA` and `SHOW COLUMNS` know that the groups of files are schemas.
 /// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
@@ -74,9 +73,8 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
         let rewriter = Rewriter { state, template };
         budget::with_stack(rewriter.statement(&mut statement)).await;
     }
-    let mut plan = budget::with_stack(plan_statement(state, statement)).await?;
+    let plan = budget::with_stack(plan_statement(state, statement)).await?;
     budget::check_plan(state.config_options(), &plan)?;
-    drops::check(state, &mut plan).await?;
     Ok(groups::create_beside_groups(state, plan))
 }
 

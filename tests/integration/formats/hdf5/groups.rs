@@ -196,45 +196,6 @@ async fn columns_of_tables_in_groups_are_shown() {
 }
 
 #[tokio::test]
-async fn tables_of_files_cannot_be_dropped() {
-    let ctx = open(&path("netcdf.nc"), ArrayOptions::new()).await;
-    for table in [
-        "ocean.salt",
-        "OCEAN.Salt",
-        "\"f/ocean\".salt",
-        "f.\"ocean/salt\"",
-        "datafusion.ocean.salt",
-    ] {
-        for drop in ["DROP TABLE", "DROP TABLE IF EXISTS"] {
-            let message = planned(&ctx, &format!("{drop} {table}")).await.unwrap_err();
-            let message = message.to_string();
-            let expected = "it is the table \"ocean/salt\" of ";
-            assert!(message.contains(expected), "{message}");
-            assert!(
-                message.contains("netcdf.nc; only tables and views"),
-                "{message}"
-            );
-        }
-    }
-    same(&ctx, &["f.\"ocean/salt\"", "ocean.salt"]).await;
-    // Tables that were created beside those of the file are dropped, by any of their names.
-    for table in ["f.\"ocean/x\"", "ocean.x", "\"f/ocean\".x"] {
-        rows(&ctx, "CREATE TABLE f.\"ocean/x\" AS SELECT 1 AS a").await;
-        planned(&ctx, &format!("DROP TABLE {table}")).await.unwrap();
-        error(&ctx, "SELECT * FROM f.\"ocean/x\"").await;
-    }
-    rows(&ctx, "CREATE VIEW v AS SELECT 1 AS a").await;
-    let message = planned(&ctx, "DROP TABLE v").await.unwrap_err().to_string();
-    assert!(message.contains("use DROP VIEW"), "{message}");
-    planned(&ctx, "DROP VIEW v").await.unwrap();
-    let message = planned(&ctx, "DROP TABLE ocean.pepper").await.unwrap_err();
-    assert!(message.to_string().contains("doesn't exist"), "{message}");
-    planned(&ctx, "DROP TABLE IF EXISTS ocean.pepper")
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
 async fn groups_of_other_formats_are_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let input = path("netcdf.nc");
