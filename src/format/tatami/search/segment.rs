@@ -65,7 +65,7 @@ impl FromStr for Mode {
 ///
 /// Text is split into words, which are maximal runs of letters (Unicode categories L*) and decimal digits
 /// (Nd), in lower case by the simple mapping. There is no stemming, and there are no stop words. The words
-/// of the texts [`INDEXED_TEXTS`](super::INDEXED_TEXTS) of a document are indexed together.
+/// of the texts `body`, `title`, `anchor` and `url` of a document are indexed together.
 ///
 /// Scores are those of BM25 with `k1 = 1.2` and without length normalisation, bit-equal to those of the
 /// reference implementation. Words that a query repeats count again. Deleted documents are left out of
