@@ -235,18 +235,22 @@ pub(crate) fn pruning_predicate(
     predicate: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
 ) -> Option<Arc<PruningPredicate>> {
-    // DataFusion's IN lists compare bits, so that -0.0 is not in (0.0, 1.0), although -0.0 = 0.0.
-    // Conjuncts with such a list are not used for pruning.
-    let conjuncts = split_conjunction(predicate);
-    let certain = conjuncts.into_iter().filter(|conjunct| {
-        !conjunct
-            .exists(|expr| Ok(is_list_with_zero(expr)))
-            .unwrap_or(true)
-    });
-    let predicate = conjunction_opt(certain.cloned())?;
+    let predicate = conjunction_opt(certain_conjuncts(predicate).cloned())?;
     PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(schema))
         .build(predicate)
+}
+
+/// Returns the conjuncts that reject no row of a join that they come from. DataFusion's IN lists compare bits,
+/// so that -0.0 is not in (0.0, 1.0), although -0.0 = 0.0. Conjuncts with such a list are left out.
+pub(crate) fn certain_conjuncts(
+    predicate: &Arc<dyn PhysicalExpr>,
+) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+    split_conjunction(predicate).into_iter().filter(|conjunct| {
+        !conjunct
+            .exists(|expr| Ok(is_list_with_zero(expr)))
+            .unwrap_or(true)
+    })
 }
 
 fn is_list_with_zero(expr: &Arc<dyn PhysicalExpr>) -> bool {

@@ -84,6 +84,21 @@ async fn join_keys_prune_chunks_of_an_aggregate() {
 
 /// The aggregate rule also takes over a dynamic filter that DataFusion has already pushed into the
 /// scan.
+/// The keys of a join may have a zero of the other sign than the coordinate.
+#[tokio::test]
+async fn zeros_of_both_signs_are_equal() {
+    let spec = DatasetSpec::new("v", Dtype::F32, &[3, 2], &[1, 2])
+        .with_dim_names(["lat", "lon"])
+        .with_labels("lat", ["-10.5", "0.0", "10.5"]);
+    let datasets = [(spec, cells!((0..6).map(|n| n as f32)))];
+    let (_folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
+    let sql = "SELECT b.lat, m FROM (SELECT -column1 AS lat FROM (VALUES (-10.5e0), (0.0e0), (10.5e0))) a
+               JOIN (SELECT lat, avg(value) m FROM v GROUP BY lat) b ON a.lat = b.lat ORDER BY b.lat";
+    let ran = run(&ctx, sql).await;
+    assert_eq!(ran.metric("chunks_read"), 3);
+    assert_eq!(ran.rows, ["-10.5 0.5", "0.0 2.5", "10.5 4.5"]);
+}
+
 #[tokio::test]
 async fn rule_order_last_keeps_the_dynamic_filter() {
     use datafusion::execution::SessionStateBuilder;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::DynamicFilterTracking;
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::format::io::storage::Access;
@@ -20,7 +20,7 @@ use crate::provider::aggregate::plan::reductions::Reduced;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::dynamic::with_subquery_values;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::planning::pruning::Pruner;
+use crate::provider::planning::pruning::{Pruner, certain_conjuncts};
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection, SharedChunks};
@@ -150,7 +150,7 @@ impl Job {
             changing = tracking.watcher().map(|_| Arc::clone(filter));
             let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
             // Conjuncts that cannot be solved on the axes are left out, as the filter is optional.
-            narrow(split_conjunction(&filter), &mut parts, dimensions)?;
+            narrow(certain_conjuncts(&filter), &mut parts, dimensions)?;
         }
         let columns = &program.group_columns;
         let groups = Groups::try_new(&program.aggregation.groups, columns, &parts)?;
