@@ -1,4 +1,4 @@
-//! How a coordinator reaches its workers.
+//! The credentials with which a coordinator connects to its workers.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use tonic::transport::Channel;
 use url::Url;
 
-/// How the coordinator of a cluster reaches its workers: their token, and the authorities that signed
+/// The credentials of a coordinator for its workers: their token, and the authorities that signed
 /// their certificates. An extension of the configuration of a session; it also keeps the connections.
 #[derive(Default)]
 pub struct ClusterAccess {

@@ -42,7 +42,7 @@ const METRICS: Duration = Duration::from_secs(2);
 /// still answer. Later, and in statements that write, a lost worker fails the query.
 pub(super) struct ClusterExec {
     plan: Arc<dyn ExecutionPlan>,
-    /// The same query without tasks.
+    /// The plan of the same query without tasks.
     undivided: Arc<dyn ExecutionPlan>,
     workers: Arc<dyn WorkerResolver>,
     /// The number of workers when the query was planned.

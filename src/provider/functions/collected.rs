@@ -52,7 +52,7 @@ pub(super) struct Collected<T: ArrowPrimitiveType> {
     /// The parameter of the statistic, such as the fraction of a quantile.
     parameter: f64,
     values: Vec<Vec<T::Native>>,
-    /// The values that other accumulators had collected, each by group.
+    /// The values of absorbed accumulators, by accumulator and group.
     absorbed: Vec<Vec<Vec<T::Native>>>,
     /// The sum of the capacities of the groups' vectors, each after its next growth.
     capacity: usize,
@@ -156,7 +156,7 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         self.absorbed.push(other.values);
     }
 
-    /// Moves what was absorbed to the values of group `group`.
+    /// Moves the absorbed values of a group to its other values.
     fn unite(&mut self, group: usize) {
         for others in &mut self.absorbed {
             if let (Some(values), Some(others)) =

@@ -241,8 +241,9 @@ pub(crate) fn pruning_predicate(
         .build(predicate)
 }
 
-/// Returns the conjuncts that reject no row of a join that they come from. DataFusion's IN lists compare bits,
-/// so that -0.0 is not in (0.0, 1.0), although -0.0 = 0.0. Conjuncts with such a list are left out.
+/// Returns the conjuncts of a dynamic filter without an IN list that contains zero. DataFusion's IN lists
+/// compare bits, so that -0.0 is not in (0.0, 1.0), although -0.0 = 0.0: such a list may reject rows that the
+/// join matches.
 pub(crate) fn certain_conjuncts(
     predicate: &Arc<dyn PhysicalExpr>,
 ) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {

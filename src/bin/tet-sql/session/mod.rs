@@ -31,7 +31,7 @@ pub struct Settings {
     pub unpack: Unpack,
     /// Further settings by name, as in SET.
     pub settings: Vec<(String, String)>,
-    /// How to reach the workers of `tet.cluster`.
+    /// The credentials for the workers of `tet.cluster`.
     #[cfg(feature = "cluster")]
     pub cluster: ClusterAccess,
     /// The memory for queries in bytes; `None` means the memory budget of the first file.

@@ -62,7 +62,7 @@ impl PartialState {
         self.accumulated.iter().map(Accumulated::size).sum()
     }
 
-    /// Merges the partial state of another worker. `memory` accounts for what is needed meanwhile.
+    /// Merges the partial state of another worker. `memory` accounts for the states while they are merged.
     pub fn merge(&mut self, other: Self, groups: usize, memory: &MemoryReservation) -> Result<()> {
         for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
             one.merge(other);

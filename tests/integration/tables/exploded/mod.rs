@@ -75,7 +75,7 @@ async fn generated_aggregates_of_large_arrays_match_exploded_rows() {
     );
 }
 
-/// The same queries, on two workers.
+/// Two workers answer the generated queries like the exploded rows.
 #[cfg(all(feature = "cluster", feature = "serve"))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_queries_over_a_cluster_match_exploded_rows() {
