@@ -159,6 +159,32 @@ impl Error {
         }
     }
 
+    /// Creates the error for a dataset that a file does not have: an [`Error::NoSuchDataset`], or the
+    /// warning with which the dataset was left out.
+    pub(crate) fn no_such_dataset<'a>(
+        path: &Path,
+        name: &str,
+        available: impl Iterator<Item = &'a str>,
+        warnings: &[String],
+    ) -> Self {
+        let quoted = format!("{name:?}");
+        let is_about = |text: &&String| text.contains("left out") && text.contains(&quoted);
+        if let Some(warning) = warnings.iter().find(is_about) {
+            let place = path.display().to_string();
+            let warning = warning.strip_prefix(&place).unwrap_or(warning);
+            return Self::invalid(path, warning.trim_start_matches([',', ':', ' ']));
+        }
+        let names: Vec<_> = available.map(|name| format!("{name:?}")).collect();
+        Self::NoSuchDataset {
+            path: path.to_path_buf(),
+            name: name.to_string(),
+            available: match names.is_empty() {
+                true => "none".to_string(),
+                false => names.join(", "),
+            },
+        }
+    }
+
     /// Creates an [`Error::Invalid`].
     pub(crate) fn invalid(path: &Path, message: impl Into<String>) -> Self {
         Self::Invalid {

@@ -1,6 +1,6 @@
 //! The datasets of an open file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -15,7 +15,33 @@ pub struct Listing {
     datasets: Vec<Dataset>,
     /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
-    warnings: Vec<String>,
+    warnings: Warnings,
+}
+
+/// The warnings raised while opening a file.
+#[derive(Debug, Default)]
+pub struct Warnings {
+    texts: Vec<String>,
+    /// The indices of the warnings about damage to the file. The others are about what is not supported.
+    damage: HashSet<usize>,
+}
+
+impl Warnings {
+    /// Adds a warning.
+    pub fn push(&mut self, text: String) {
+        self.texts.push(text);
+    }
+
+    /// Adds a warning about damage to the file.
+    pub fn push_damage(&mut self, text: String) {
+        self.damage.insert(self.texts.len());
+        self.texts.push(text);
+    }
+
+    /// Returns the warnings in the order in which they were raised.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
 }
 
 impl Listing {
@@ -26,7 +52,7 @@ impl Listing {
             access,
             datasets: Vec::new(),
             by_name: HashMap::new(),
-            warnings: Vec::new(),
+            warnings: Warnings::default(),
         }
     }
 
@@ -41,7 +67,12 @@ impl Listing {
 
     /// Adds warnings.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
-        self.warnings.extend(warnings);
+        self.warnings.texts.extend(warnings);
+    }
+
+    /// Sets the warnings of a file without warnings.
+    pub fn set_warnings(&mut self, warnings: Warnings) {
+        self.warnings = warnings;
     }
 
     /// Returns the path as the caller gave it.
@@ -61,7 +92,12 @@ impl Listing {
 
     /// Returns the warnings raised while opening the file.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.warnings.texts
+    }
+
+    /// Returns `true` if the warning with this index is about damage to the file.
+    pub fn is_damage(&self, warning: usize) -> bool {
+        self.warnings.damage.contains(&warning)
     }
 
     /// Returns the dataset with this exact name; if there are several, the first.
@@ -93,16 +129,7 @@ impl Listing {
 
     /// Returns the error for a dataset name that the file does not have.
     pub fn no_such_dataset(&self, name: &str) -> Error {
-        let names = self.datasets.iter();
-        let names: Vec<_> = names.map(|dataset| format!("{:?}", dataset.name)).collect();
-        Error::NoSuchDataset {
-            path: self.path.clone(),
-            name: name.to_string(),
-            available: if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
-            },
-        }
+        let names = self.datasets.iter().map(Dataset::name);
+        Error::no_such_dataset(&self.path, name, names, &self.warnings.texts)
     }
 }

@@ -41,7 +41,7 @@ pub use dtype::Dtype;
 #[cfg(any(feature = "cli", feature = "zarr"))]
 pub(crate) use file::groups_of;
 pub use file::{ArrayFile, GroupAttributes, Payload, StoredChunk};
-pub use listing::Listing;
+pub use listing::{Listing, Warnings};
 #[cfg(feature = "remote")]
 pub(crate) use located::{ChunkBytes, fetch_all};
 #[cfg(feature = "remote")]

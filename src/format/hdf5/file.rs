@@ -121,7 +121,7 @@ impl Hdf5File {
         for dataset in contents.datasets {
             listing.push(dataset);
         }
-        listing.warn(contents.warnings);
+        listing.set_warnings(contents.warnings);
         Ok(Self {
             listing,
             storage,

@@ -7,7 +7,7 @@ use hdf5_reader::messages::MSG_DATATYPE;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, checked_product,
+    Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, Warnings, checked_product,
 };
 use crate::format::hdf5::array::{Hdf5Array, Opened};
 use crate::format::hdf5::layout::{self, Layout};
@@ -49,7 +49,7 @@ pub(super) struct Contents {
     pub groups: GroupAttributes,
     /// The index of the dataset that each soft link leads to.
     pub link_targets: HashMap<usize, usize>,
-    pub warnings: Vec<String>,
+    pub warnings: Warnings,
 }
 
 /// Reads the metadata of a file. Datasets that cannot be read are left out with a warning.
@@ -67,6 +67,19 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         )
     })?;
     let mut contents = Contents::default();
+    let length = source.base + source.length();
+    if length < source.stated_length {
+        contents.warnings.push_damage(format!(
+            "{}: the file has {length} bytes, but its superblock says {}; the missing bytes cannot be read",
+            file.path.display(),
+            source.stated_length
+        ));
+    }
+    for (path, found) in &tree.damaged {
+        contents
+            .warnings
+            .push_damage(left_out(file.path, path, found));
+    }
     for (path, found) in &tree.unreadable {
         contents.warnings.push(left_out(file.path, path, found));
     }
@@ -77,7 +90,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
     let mut heaps = Heaps::default();
     let budget = source.length().max(MIN_ATTRIBUTE_BYTES);
     let mut budget = usize::try_from(budget).unwrap_or(usize::MAX);
-    let mut attributes_of = |object: &Object, heaps: &mut Heaps, warnings: &mut Vec<String>| {
+    let mut attributes_of = |object: &Object, heaps: &mut Heaps, warnings: &mut Warnings| {
         let attributes = Attributes::read(source, &object.messages, heaps, &mut budget);
         for found in &attributes.unreadable {
             let location = ErrorLocation::dataset(file.path, &object.path);
@@ -98,7 +111,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
             Ok(extent) => described.push((object, extent, attributes)),
             Err(found) => contents
                 .warnings
-                .push(left_out(file.path, &object.path, &found)),
+                .push_damage(left_out(file.path, &object.path, &found)),
         }
     }
     let sized = described.iter().map(|(object, extent, attributes)| Sized {
@@ -251,7 +264,7 @@ impl Builder<'_> {
                     shape.pop();
                     dimensions.names.pop();
                 }
-                let texts = self.texts(&array, &shape)?;
+                let texts = self.texts(&array, &shape, &missing_texts(attributes))?;
                 array.codes = texts.codes;
                 metadata.attrs.extend(texts.attributes);
                 let chunk_shape = contiguous_chunk(&shape, Dtype::I64.size());
@@ -266,8 +279,14 @@ impl Builder<'_> {
         Ok((dataset, array))
     }
 
-    /// Reads an array of strings. `shape` may have one dimension less than the stored array.
-    fn texts(&mut self, array: &Hdf5Array, shape: &[u64]) -> Found<text::Texts> {
+    /// Reads an array of strings. `shape` may have one dimension less than the stored array. The strings
+    /// `missing` are null.
+    fn texts(
+        &mut self,
+        array: &Hdf5Array,
+        shape: &[u64],
+        missing: &[String],
+    ) -> Found<text::Texts> {
         let stored = &array.stored;
         let size = array.element.size;
         let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
@@ -311,8 +330,17 @@ impl Builder<'_> {
             array.element.kind,
             &elements,
             size,
+            missing,
         )
     }
+}
+
+/// Returns the strings that stand for null in an array of strings.
+fn missing_texts(attributes: &Attributes) -> Vec<String> {
+    let texts = [FILL_VALUE, MISSING_VALUE].map(|name| attributes.text(name));
+    // Zeros pad strings, so that an empty string need not be missing.
+    let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
+    texts.map(str::to_string).collect()
 }
 
 /// Returns `true` for a dataset of single characters, which may form strings along the last dimension.
@@ -365,7 +393,7 @@ fn metadata(
         && !metadata.attrs.contains_key(FILL_VALUE)
         && !has_sign
     {
-        metadata.attrs.insert(FILL_VALUE.to_string(), default);
+        metadata.default_fill = Some(default);
     }
     if !element.names.is_empty() && !metadata.attrs.contains_key(FLAG_MEANINGS) {
         let values: Vec<_> = element
@@ -417,7 +445,7 @@ fn default_fill(element: &Element, fill: &[u8]) -> Option<String> {
 }
 
 /// Converts fill values to text, as a JSON list if there are several. Returns `None` for NaN, which needs
-/// no fill value, and for strings, which are never null.
+/// no fill value, and for strings, whose codes are no values of the file.
 fn fill_text(value: &Value, element: &Element, has_sign: bool) -> Option<String> {
     if element.kind.is_text() {
         return None;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hdf5_reader::error::{Error as ReaderError, Result as ReaderResult};
+use hdf5_reader::io::Cursor;
 use hdf5_reader::superblock::Superblock;
 use hdf5_reader::{BlockCacheStorage, Storage as ReaderStorage, StorageBuffer};
 
@@ -31,6 +32,8 @@ pub(super) struct Source {
     pub length_size: u8,
     /// The address of the object header of the root group.
     pub root: u64,
+    /// The length of the file by the superblock. It counts from the start of the file.
+    pub stated_length: u64,
     /// The version of the superblock.
     pub version: u8,
 }
@@ -70,6 +73,7 @@ impl Source {
             )
         })?;
         let uncached = from(superblock.base_address);
+        let eof = superblock.eof_address;
         let bytes = BlockCacheStorage::new(Arc::clone(&uncached) as Arc<_>, BLOCK_BYTES, BLOCKS);
         Ok(Self {
             bytes: Arc::new(bytes),
@@ -78,6 +82,10 @@ impl Source {
             offset_size: superblock.offset_size,
             length_size: superblock.length_size,
             root,
+            stated_length: match Cursor::is_undefined_offset(eof, superblock.offset_size) {
+                true => 0,
+                false => eof,
+            },
             version: superblock.version,
         })
     }
@@ -109,7 +117,7 @@ impl Source {
 
     /// Returns `true` if an address stands for "not allocated": all of its bits are set.
     pub fn is_undefined(&self, address: u64) -> bool {
-        hdf5_reader::io::Cursor::is_undefined_offset(address, self.offset_size)
+        Cursor::is_undefined_offset(address, self.offset_size)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::format::hdf5::source::{Found, Source};
 const MAX_TEXT: usize = 1024;
 /// Maximum number of strings in an array, since they are read when the file is opened.
 pub(super) const MAX_TEXTS: u64 = 1 << 16;
-/// The code for null. No string has it, since HDF5 has no null strings.
+/// The code for null: of strings that an attribute declares missing.
 const MISSING: i64 = -1;
 
 /// The codes of an array of strings, and the attributes that hold the string of each code.
@@ -25,7 +25,7 @@ pub(super) struct Texts {
 }
 
 /// Decodes the elements of an array of strings. Codes are assigned in the order of first appearance.
-/// `size` is the number of bytes of an element.
+/// `size` is the number of bytes of an element. The strings `missing` have the code for null.
 ///
 /// # Errors
 /// Returns a message if a string cannot be read or is too long.
@@ -35,6 +35,7 @@ pub(super) fn decode(
     kind: ElementKind,
     elements: &[u8],
     size: usize,
+    missing: &[String],
 ) -> Found<Texts> {
     let mut known = BTreeMap::new();
     let mut codes = Vec::with_capacity(elements.len() / size.max(1));
@@ -52,6 +53,10 @@ pub(super) fn decode(
                 "a string of {} bytes, more than {MAX_TEXT}",
                 text.len()
             ));
+        }
+        if missing.contains(&text) {
+            codes.push(MISSING);
+            continue;
         }
         let next = known.len() as i64;
         codes.push(*known.entry(text).or_insert(next));

@@ -68,21 +68,17 @@ pub(super) fn of_file(
     texts(attributes, leave_out, |attribute| Some(text(attribute)))
 }
 
-/// Returns the attributes of a variable as text.
-///
-/// `default_fill` is the fill value of a variable without the attribute `_FillValue`, unless the
-/// attribute `_Unsigned` is applied. That attribute is then left out.
+/// Returns the attributes of a variable as text, without `_Unsigned` if it is applied.
 pub(super) fn of_variable(
     attributes: &[Attribute],
     element: Element,
-    default_fill: Option<&str>,
     leave_out: &mut dyn FnMut(String),
 ) -> BTreeMap<String, String> {
     let is_unsigned = unsigned(attributes).is_some();
-    let mut texts = texts(attributes, leave_out, |attribute| {
+    texts(attributes, leave_out, |attribute| {
         let name = attribute.name.as_str();
         match element {
-            // Strings are never null, and their codes are no values of the file.
+            // Strings that stand for null have the code for null. Codes are no values of the file.
             Element::Text(_) if FILL_ATTRIBUTES.contains(&name) => None,
             Element::Number(_) if OF_CELLS.contains(&name) => {
                 cell_text(attribute, element, is_unsigned)
@@ -90,16 +86,26 @@ pub(super) fn of_variable(
             _ if name == UNSIGNED && is_unsigned && element.integers().is_some() => None,
             _ => Some(text(attribute)),
         }
-    });
+    })
+}
+
+/// Returns the fill value of a variable without the attribute `_FillValue`. Where `_Unsigned` is applied,
+/// every value may be in use.
+pub(super) fn default_fill(attributes: &[Attribute], nc_type: NcType) -> Option<String> {
     let [fill, ..] = FILL_ATTRIBUTES;
     let has_fill = attributes.iter().any(|attribute| attribute.name == fill);
-    if let Some(default) = default_fill
-        && !has_fill
-        && !is_unsigned
-    {
-        texts.insert(fill.to_string(), default.to_string());
-    }
-    texts
+    let default = nc_type.default_fill()?;
+    (!has_fill && unsigned(attributes).is_none()).then(|| default.to_string())
+}
+
+/// Returns the strings that stand for null in a variable of characters.
+pub(super) fn missing_texts(attributes: &[Attribute], encoding: Encoding) -> Vec<String> {
+    let attributes = attributes.iter().filter(|attribute| {
+        attribute.nc_type == NcType::Char && FILL_ATTRIBUTES.contains(&attribute.name.as_str())
+    });
+    let texts = attributes.map(|attribute| encoding.text(&attribute.bytes));
+    // Zeros pad strings, so that an empty string need not be missing.
+    texts.filter(|text| !text.is_empty()).collect()
 }
 
 /// Returns the value of the attribute `_Unsigned`.
@@ -258,7 +264,7 @@ mod tests {
         let element = Element::of(nc_type, unsigned(attributes), 4);
         let mut left_out = Vec::new();
         let mut leave_out = |what| left_out.push(what);
-        let texts = of_variable(attributes, element, nc_type.default_fill(), &mut leave_out);
+        let texts = of_variable(attributes, element, &mut leave_out);
         assert_eq!(left_out, [] as [String; 0]);
         texts.into_iter().collect()
     }
@@ -316,8 +322,13 @@ mod tests {
         assert_eq!(widened.parse(), Ok(f64::from(0.1f32)));
         let nan = || fill(NcType::Double, &f64::NAN.to_be_bytes());
         assert_eq!(text(&[nan()], NcType::Double), None);
-        assert_eq!(text(&[], NcType::Double), some("9.969209968386869e36"));
-        assert_eq!(text(&[], NcType::Ubyte), None);
+        assert_eq!(text(&[], NcType::Double), None);
+        assert_eq!(
+            default_fill(&[], NcType::Double),
+            some("9.969209968386869e36")
+        );
+        assert_eq!(default_fill(&[], NcType::Ubyte), None);
+        assert_eq!(default_fill(&[float()], NcType::Double), None);
         assert_eq!(text(&[fill(NcType::Char, b" ")], NcType::Char), None);
         assert_eq!(text(&[fill(NcType::Char, b"-1 ")], NcType::Int), some("-1"));
     }
@@ -341,8 +352,8 @@ mod tests {
             ("missing_value".to_string(), "[-2,3]".to_string())
         );
         assert_eq!(unknown[1], ("_Unsigned".to_string(), "yes".to_string()));
-        // Every value may be in use, so there is no default fill value.
         assert_eq!(of(&attributes(b"true")[..1], NcType::Short), []);
+        assert_eq!(default_fill(&attributes(b"true")[..1], NcType::Short), None);
     }
 
     #[test]

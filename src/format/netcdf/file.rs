@@ -191,17 +191,16 @@ impl NetcdfFile {
         // The NetCDF library has written this value to cells that were never written. Coordinates
         // have no such cells.
         let is_coordinate = matches!(names.as_slice(), [only] if *only == variable.name);
-        let default_fill = variable.nc_type.default_fill();
-        let default_fill = default_fill.filter(|_| !is_coordinate);
+        let default_fill = attributes::default_fill(&variable.attributes, variable.nc_type);
         let mut warnings = Vec::new();
-        let attrs =
-            attributes::of_variable(&variable.attributes, element, default_fill, &mut |what| {
-                let location = ErrorLocation::dataset(self.listing.path(), &variable.name);
-                warnings.push(format!("{location}: {what}"));
-            });
+        let attrs = attributes::of_variable(&variable.attributes, element, &mut |what| {
+            let location = ErrorLocation::dataset(self.listing.path(), &variable.name);
+            warnings.push(format!("{location}: {what}"));
+        });
         let mut metadata = DatasetMetadata {
             attrs,
             dim_names: names,
+            default_fill: default_fill.filter(|_| !is_coordinate),
             ..DatasetMetadata::default()
         };
         let mut codes = None;
@@ -235,7 +234,8 @@ impl NetcdfFile {
             Error::malformed(location, field, found, format!("at most {most}"))
         };
         let encoding = Encoding::of(&variable.attributes);
-        let mut codes = NewCodes::new(width, encoding).map_err(malformed)?;
+        let missing = attributes::missing_texts(&variable.attributes, encoding);
+        let mut codes = NewCodes::new(width, encoding, &missing).map_err(malformed)?;
         let runs = runs.within(self.storage.length(), width);
         let bytes = runs.length.saturating_mul(runs.count);
         if codes.must_read(bytes, budget).map_err(malformed)? {

@@ -14,8 +14,10 @@ const MAX_TEXTS: usize = 65_536;
 const MAX_BYTES: u64 = 32 << 20;
 /// Maximum number of variables in a file of which every possible character gets a code.
 const MAX_WHOLE: u32 = 256;
-/// The code for null. No string has it, since strings are never null.
+/// The code for null: of strings that an attribute declares missing.
 const MISSING: i64 = -1;
+/// Marks a character without a code.
+const UNASSIGNED: i16 = i16::MIN;
 
 /// The codes of the strings of a variable.
 #[derive(Debug)]
@@ -64,14 +66,16 @@ pub(super) struct NewCodes {
     encoding: Encoding,
     codes: Codes,
     texts: BTreeMap<String, i64>,
+    /// The number of strings that have the code for null.
+    missing: i64,
 }
 
 impl NewCodes {
-    /// Creates codes for strings of `width` bytes.
+    /// Creates codes for strings of `width` bytes. The strings `missing` have the code for null.
     ///
     /// # Errors
     /// Fails if the strings are too long.
-    pub fn new(width: u64, encoding: Encoding) -> Result<Self, Exceeded> {
+    pub fn new(width: u64, encoding: Encoding, missing: &[String]) -> Result<Self, Exceeded> {
         if width > MAX_TEXT as u64 {
             return Err(Exceeded {
                 field: "length of strings",
@@ -80,13 +84,14 @@ impl NewCodes {
             });
         }
         let codes = match width {
-            1 => Codes::Characters(Box::new([MISSING as i16; 256])),
+            1 => Codes::Characters(Box::new([UNASSIGNED; 256])),
             _ => Codes::Texts(HashMap::new()),
         };
         Ok(Self {
             encoding,
             codes,
-            texts: BTreeMap::new(),
+            texts: missing.iter().map(|text| (text.clone(), MISSING)).collect(),
+            missing: missing.len() as i64,
         })
     }
 
@@ -103,7 +108,7 @@ impl NewCodes {
         if text.len() > MAX_TEXT {
             return Err(Exceeded::new("length of a string", text.len(), MAX_TEXT));
         }
-        let next = self.texts.len() as i64;
+        let next = self.texts.len() as i64 - self.missing;
         let code = *self.texts.entry(text).or_insert(next);
         match &mut self.codes {
             Codes::Characters(codes) => {
@@ -146,7 +151,8 @@ impl NewCodes {
     }
 
     /// Returns the codes, and the attributes that hold the string of each.
-    pub fn finish(self) -> (Codes, Vec<(String, String)>) {
+    pub fn finish(mut self) -> (Codes, Vec<(String, String)>) {
+        self.texts.retain(|_, code| *code != MISSING);
         let attributes = Categories::encode(&self.texts, MISSING, MAX_TEXT);
         (self.codes, attributes)
     }
@@ -157,7 +163,8 @@ impl Codes {
     fn of(&self, stored: &[u8]) -> Option<i64> {
         match (self, stored) {
             (Self::Characters(codes), [byte]) => {
-                Some(codes[usize::from(*byte)].into()).filter(|code| *code != MISSING)
+                let code = codes[usize::from(*byte)];
+                (code != UNASSIGNED).then_some(code.into())
             }
             (Self::Characters(_), _) => None,
             (Self::Texts(codes), stored) => codes.get(without_padding(stored)).copied(),
@@ -198,7 +205,7 @@ mod tests {
     }
 
     fn new_codes(width: u64, encoding: Encoding) -> NewCodes {
-        NewCodes::new(width, encoding).ok().unwrap()
+        NewCodes::new(width, encoding, &[]).ok().unwrap()
     }
 
     #[test]
@@ -237,8 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn missing_strings_have_the_code_for_null() {
+        for (width, stored) in [(1, b"a-b-".as_slice()), (2, b"a\0-\0b\0-\0")] {
+            let missing = ["-".to_string()];
+            let codes = NewCodes::new(width, Encoding::Utf8, &missing);
+            let mut codes = codes.ok().unwrap();
+            for text in stored.chunks(width as usize) {
+                assert!(codes.add(text).is_ok());
+            }
+            let (codes, attributes) = codes.finish();
+            let texts = stored.chunks(width as usize).map(|text| codes.of(text));
+            assert_eq!(texts.flatten().collect::<Vec<_>>(), [0, -1, 1, -1]);
+            assert_eq!(categories(attributes).len(), 2);
+        }
+    }
+
+    #[test]
     fn limits() {
-        assert!(NewCodes::new(1025, Encoding::Utf8).is_err());
+        assert!(NewCodes::new(1025, Encoding::Utf8, &[]).is_err());
         let mut codes = new_codes(600, Encoding::Latin1);
         assert!(codes.add(&[0xe9; 600]).is_err());
         for number in 0..MAX_TEXTS {

@@ -10,7 +10,7 @@ pub struct ZarrArray {
     pub(super) metadata: DatasetMetadata,
     pub(super) description: Description,
     /// The code of each cell, if the cells are strings.
-    pub(super) codes: Option<Vec<i64>>,
+    pub(super) codes: Option<Vec<u8>>,
 }
 
 impl ZarrArray {

@@ -52,14 +52,14 @@ impl ZarrFile {
         ))
     }
 
-    fn new(folder: ZarrHierarchy, access: Access) -> Self {
+    fn new(mut folder: ZarrHierarchy, access: Access) -> Self {
         let mut listing = Listing::new(folder.path(), access);
         for (number, array) in folder.arrays().iter().enumerate() {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
             let dataset = Dataset::new(number, array.name(), array.dtype(), shape, chunk_shape);
             listing.push(dataset);
         }
-        listing.warn(folder.warnings().iter().cloned());
+        listing.set_warnings(folder.take_warnings());
         Self { listing, folder }
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorLocation, Result};
 #[cfg(feature = "remote")]
 use crate::format::array::ChunkBytes;
-use crate::format::array::{DecodeContext, GroupAttributes, Payload};
+use crate::format::array::{
+    Dataset, DecodeContext, Dtype, GroupAttributes, Payload, Warnings, copy_chunk,
+};
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteDirectory;
@@ -34,7 +36,7 @@ pub struct ZarrHierarchy {
     files: Files,
     arrays: Vec<ZarrArray>,
     groups: GroupAttributes,
-    warnings: Vec<String>,
+    warnings: Warnings,
 }
 
 /// The files of a hierarchy.
@@ -66,7 +68,7 @@ impl ZarrHierarchy {
     /// # Errors
     /// Returns the errors of [`Self::open`].
     pub fn open_with(path: impl AsRef<Path>, links: OutwardLinks) -> Result<Self> {
-        let mut warnings = Vec::new();
+        let mut warnings = Warnings::default();
         let root = Root::open(path.as_ref(), links)?;
         let nodes = walk::find(&root, &mut warnings)?;
         Self::with_arrays(Files::Local(LocalFiles::new(root)), nodes, warnings)
@@ -79,13 +81,13 @@ impl ZarrHierarchy {
     /// Returns the errors of [`Self::open`].
     #[cfg(feature = "remote")]
     pub fn open_remote(directory: RemoteDirectory) -> Result<Self> {
-        let mut warnings = Vec::new();
+        let mut warnings = Warnings::default();
         let nodes = remote::find(&directory, &mut warnings)?;
         directory.forget_documents();
         Self::with_arrays(Files::Remote(RemoteFiles::new(directory)), nodes, warnings)
     }
 
-    fn with_arrays(files: Files, nodes: Nodes, warnings: Vec<String>) -> Result<Self> {
+    fn with_arrays(files: Files, nodes: Nodes, warnings: Warnings) -> Result<Self> {
         let mut folder = Self {
             files,
             arrays: Vec::new(),
@@ -126,7 +128,12 @@ impl ZarrHierarchy {
 
     /// Returns the warnings raised on opening: mainly the arrays that were left out, and why.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.warnings.texts()
+    }
+
+    /// Takes the warnings.
+    pub(super) fn take_warnings(&mut self) -> Warnings {
+        std::mem::take(&mut self.warnings)
     }
 
     fn add(&mut self, node: Node, texts: &mut u64) -> Result<()> {
@@ -233,12 +240,15 @@ impl ZarrHierarchy {
     ) -> Result<()> {
         let described = &self.checked(array, chunk)?.description;
         if let Some(codes) = &self.arrays[array].codes {
-            let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
-            let start = (chunk[0] * described.chunk_shape[0]) as usize;
-            let codes = &codes[start..start + extents[0] as usize];
-            let cells = codes.iter().flat_map(|code| code.to_le_bytes());
-            context.cells.clear();
-            context.cells.extend(cells);
+            let (shape, chunk_shape) = (&described.shape, &described.chunk_shape);
+            let dataset = Dataset::new(array, "", Dtype::I64, shape, chunk_shape);
+            copy_chunk(
+                &dataset,
+                Dtype::I64.size(),
+                chunk,
+                codes,
+                &mut context.cells,
+            );
             return Ok(());
         }
         let is_present = self.decode(array, chunk, None, context);
@@ -399,15 +409,10 @@ impl ZarrHierarchy {
         let location = || ErrorLocation::chunk(self.path(), &found.name, chunk);
         let bytes = text_bytes.or_else(|| described.chunk_bytes());
         if bytes.is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
-            return Err(Error::malformed(
-                location(),
-                "chunk shape",
-                format!(
-                    "{:?} cells of type {}",
-                    described.chunk_shape, described.element.dtype
-                ),
-                format!("at most {MAX_CHUNK_BYTES} bytes"),
-            ));
+            let (shape, dtype) = (&described.chunk_shape, described.element.dtype);
+            let found = format!("{shape:?} cells of type {dtype}");
+            let expected = format!("at most {MAX_CHUNK_BYTES} bytes");
+            return Err(Error::malformed(location(), "chunk shape", found, expected));
         }
         match &self.files {
             Files::Local(files) => {

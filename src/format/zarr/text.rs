@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::array::{Categories, DecodeContext};
+use crate::format::array::{Categories, DecodeContext, checked_product, next_indices};
 use crate::format::zarr::hierarchy::ZarrHierarchy;
 use crate::format::zarr::metadata::element::TextKind;
 
@@ -15,7 +15,7 @@ pub(super) const MAX_TEXTS: u64 = 65_536;
 
 /// Returns `true` if readers accept an array of strings of this shape.
 pub(super) fn is_readable(shape: &[u64]) -> bool {
-    matches!(shape, [extent] if *extent <= MAX_TEXTS)
+    checked_product(shape).is_some_and(|count| count <= MAX_TEXTS)
 }
 /// The code for null. No string has it, since Zarr has no null strings.
 pub(super) const MISSING: i64 = -1;
@@ -155,46 +155,69 @@ pub(super) fn encode<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u
     bytes
 }
 
-/// Reads an array of strings: the code of each cell, and the attributes that hold the strings.
+/// Reads an array of strings: the codes of the cells as bytes, and the attributes that hold the strings.
 pub(super) fn read(
     hierarchy: &ZarrHierarchy,
     array: usize,
     kind: TextKind,
     total: &mut u64,
-) -> Result<(Vec<i64>, BTreeMap<String, String>), String> {
+) -> Result<(Vec<u8>, BTreeMap<String, String>), String> {
     let described = &hierarchy.arrays()[array].description;
-    let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
-    else {
-        return Err(format!(
-            "strings in {} dimensions, expected one",
-            described.shape.len()
-        ));
-    };
-    if extent > MAX_TEXTS {
-        return Err(format!("{extent} strings, more than {MAX_TEXTS}"));
+    let (shape, chunk_shape) = (&described.shape, &described.chunk_shape);
+    let count = checked_product(shape).unwrap_or(u64::MAX);
+    if count > MAX_TEXTS {
+        return Err(format!("{count} strings, more than {MAX_TEXTS}"));
     }
-    *total += extent;
+    if shape.len() > 1 && described.chain.has_transposed_texts() {
+        return Err("strings whose dimensions are transposed".to_string());
+    }
+    *total += count;
     if *total > MAX_ALL_TEXTS {
         return Err(format!(
             "more than {MAX_ALL_TEXTS} strings in the hierarchy"
         ));
     }
     let mut codes = Codes::default();
-    let mut cells = Vec::with_capacity(extent as usize);
+    let mut cells = vec![0; count as usize * size_of::<i64>()];
+    if cells.is_empty() {
+        return Ok((cells, BTreeMap::new()));
+    }
+    let stored = checked_product(chunk_shape).unwrap_or(u64::MAX);
+    let most_bytes = most_bytes(kind, stored);
+    let axes = || shape.iter().zip(chunk_shape);
+    let chunks: Vec<u64> = axes()
+        .map(|(extent, size)| extent.div_ceil(*size))
+        .collect();
     let mut context = DecodeContext::default();
-    for chunk in 0..extent.div_ceil(size) {
-        let count = size.min(extent - chunk * size) as usize;
-        let most_bytes = most_bytes(kind, size);
+    let mut chunk = vec![0; shape.len()];
+    loop {
         let is_present = hierarchy
-            .decode(array, &[chunk], Some(most_bytes), &mut context)
+            .decode(array, &chunk, Some(most_bytes), &mut context)
             .map_err(|error| error.to_string())?;
-        if is_present {
-            let texts = parse(kind, &context.cells, size)
-                .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
-            cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
-        } else {
-            let code = codes.of(&described.fill_text);
-            cells.extend(std::iter::repeat_n(code, count));
+        let texts = is_present
+            .then(|| parse(kind, &context.cells, stored))
+            .transpose()
+            .map_err(|found| format!("chunk {chunk:?} has {found}"))?;
+        let extents: Vec<u64> = axes()
+            .zip(&chunk)
+            .map(|((extent, size), chunk)| (extent - chunk * size).min(*size))
+            .collect();
+        let mut inside = vec![0; shape.len()];
+        loop {
+            let (mut from, mut to) = (0, 0);
+            for ((extent, size), (inside, chunk)) in axes().zip(inside.iter().zip(&chunk)) {
+                from = from * size + inside;
+                to = to * extent + chunk * size + inside;
+            }
+            let text = texts.as_ref().map(|texts| texts[from as usize].as_str());
+            let code = codes.of(text.unwrap_or(&described.fill_text));
+            cells.as_chunks_mut().0[to as usize] = code.to_le_bytes();
+            if !next_indices(&mut inside, &extents) {
+                break;
+            }
+        }
+        if !next_indices(&mut chunk, &chunks) {
+            break;
         }
     }
     Ok((cells, codes.attributes().into_iter().collect()))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::GroupAttributes;
+use crate::format::array::{GroupAttributes, Warnings};
 use crate::format::zarr::metadata::attributes::texts;
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
@@ -59,7 +59,7 @@ enum DirectoryKind {
 }
 
 /// Finds the arrays and groups below `root`. Adds a warning for each that is left out.
-pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Nodes> {
+pub(super) fn find(root: &Root, warnings: &mut Warnings) -> Result<Nodes> {
     let folder = root.absolute();
     let mut walk = Walk {
         root,
@@ -154,7 +154,7 @@ struct Walk<'a> {
     linked: HashSet<PathBuf>,
     /// Number of directory entries within arrays checked for links so far.
     looked_at: usize,
-    warnings: &'a mut Vec<String>,
+    warnings: &'a mut Warnings,
 }
 
 impl Walk<'_> {
@@ -199,7 +199,8 @@ impl Walk<'_> {
                     match self.enter(&path, &name, depth + 1) {
                         // The directories beside it can still be read.
                         Err(error @ Error::Io { .. }) => {
-                            self.warnings.push(format!("{name:?} is left out: {error}"));
+                            self.warnings
+                                .push_damage(format!("{name:?} is left out: {error}"));
                         }
                         entered => entered?,
                     }
@@ -207,7 +208,9 @@ impl Walk<'_> {
                 Ok(_) => self.warnings.push(format!(
                     "group {name:?} is left out: nested more than {MAX_DEPTH} groups deep"
                 )),
-                Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
+                Err(error) => self
+                    .warnings
+                    .push_damage(format!("{name:?} is left out: {error}")),
             }
         }
         Ok(())
@@ -273,7 +276,7 @@ impl Walk<'_> {
             Ok(attributes) => {
                 self.nodes.groups.insert(name, texts(&attributes));
             }
-            Err(error) => self.warnings.push(format!(
+            Err(error) => self.warnings.push_damage(format!(
                 "the attributes of the group {name:?} are left out: {error}"
             )),
         }
@@ -346,7 +349,7 @@ impl Walk<'_> {
 pub(super) fn consolidated(
     path: &Path,
     mut value: Value,
-    warnings: &mut Vec<String>,
+    warnings: &mut Warnings,
 ) -> Result<(Vec<(String, Documents)>, GroupAttributes)> {
     let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
         let location = ErrorLocation::file(path);
@@ -420,7 +423,7 @@ mod tests {
                 folders: 0,
                 linked: HashSet::new(),
                 looked_at: 0,
-                warnings: &mut Vec::new(),
+                warnings: &mut Warnings::default(),
             };
             walk.enter(root.absolute(), "", 0).unwrap();
             assert_eq!((walk.nodes.arrays.len(), walk.folders), (2, 2));

@@ -123,13 +123,6 @@ fn named(
 fn no_such_table(container: &dyn Container, path: &Path, name: &str) -> Error {
     let stored = |table: &&TableEntry| table.role != TableRole::Wide;
     let names = container.tables().iter().filter(stored);
-    let names: Vec<_> = names.map(|table| format!("{:?}", table.name)).collect();
-    Error::NoSuchDataset {
-        path: path.to_path_buf(),
-        name: name.to_string(),
-        available: match names.is_empty() {
-            true => "none".to_string(),
-            false => names.join(", "),
-        },
-    }
+    let names = names.map(|table| table.name.as_str());
+    Error::no_such_dataset(path, name, names, container.warnings())
 }

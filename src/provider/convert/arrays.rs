@@ -253,9 +253,16 @@ impl ConversionPlan<'_> {
             self.warnings,
         )?;
         let mut copied = CellForm::Cells;
+        if self.target == FileKind::Tet
+            && let Some(default) = metadata.default_fill.take()
+        {
+            let [attribute, ..] = FILL_ATTRIBUTES;
+            metadata.attrs.insert(attribute.to_string(), default);
+        }
         if array.is_unpacked() {
             copied = CellForm::Values;
             dtype = Dtype::F64;
+            metadata.default_fill = None;
             metadata.attrs.retain(|key, _| array.keeps(key));
         } else if self.target == FileKind::Tet
             && let Some(fill) = array.fill()
@@ -276,6 +283,7 @@ impl ConversionPlan<'_> {
             dtype = Dtype::I16;
         }
         let shape = dataset.shape();
+        self.rename_repeated(dataset, &mut metadata.dim_names);
         if metadata.dim_names.is_empty()
             && let Some(dims) = &self.options.dims
         {
@@ -310,6 +318,28 @@ impl ConversionPlan<'_> {
         self.contents
             .push(ArraySource::Array(Arc::new(array), copied));
         Ok(())
+    }
+
+    /// Numbers the further dimensions of the same name, which the output cannot have, with a warning.
+    fn rename_repeated(&mut self, dataset: &Dataset, names: &mut [String]) {
+        let stored = names.to_vec();
+        for axis in 1..names.len() {
+            let name = names[axis].clone();
+            let mut number = 1;
+            while names[..axis].contains(&names[axis])
+                || number > 1 && stored.contains(&names[axis])
+            {
+                number += 1;
+                names[axis] = format!("{name}_{number}");
+            }
+        }
+        if *names != stored {
+            self.warnings.push(format!(
+                "{}, dataset {:?}: dim_names is {stored:?}, expected distinct names; they become {names:?}",
+                self.file.path().display(),
+                dataset.name()
+            ));
+        }
     }
 
     /// Returns the options for unpacking. Zarr readers apply the attributes again, so values stay

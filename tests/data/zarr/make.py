@@ -111,6 +111,7 @@ def types(version):
     root.create_array("texts/bytes", shape=(2,), chunks=(2,), dtype="S3")[:] = np.array([b"ab", b"c"])
     expect(store, "texts/bytes", ["ab", "c"], "text")
     root.create_array("texts/two_dimensions", shape=(1, 2), chunks=(1, 2), dtype="<U3")[:] = np.array([["a", "b"]])
+    expect(store, "texts/two_dimensions", [["a", "b"]], "text")
     root.create_array("scalar", shape=(), dtype="f8")[()] = 2.5
     expect(store, "scalar", np.float64(2.5), "f64")
     root.create_array("empty", shape=(0, 3), chunks=(2, 2), dtype="i4")

@@ -47,9 +47,10 @@ impl Fill {
     ///
     /// These are the values of `_FillValue` and `missing_value`, or of `fill_value` if neither is
     /// present. Each attribute may be a list. Texts that are not values of the element type are
-    /// skipped.
+    /// skipped. The default fill value takes the place of `_FillValue`.
     pub fn all(metadata: &DatasetMetadata, dtype: Dtype) -> Vec<Self> {
         let [fill, missing, other] = FILL_ATTRIBUTES.map(|key| metadata.attrs.get(key));
+        let fill = fill.or(metadata.default_fill.as_ref());
         let of_text = |text: &String| -> Vec<Self> {
             let list = text
                 .strip_prefix('[')
@@ -76,11 +77,12 @@ impl Fill {
     }
 }
 
-/// Returns the text of the first fill attribute that is present.
+/// Returns the text of the first fill attribute that is present, or the default fill value.
 pub(crate) fn fill_text(metadata: &DatasetMetadata) -> Option<&str> {
     FILL_ATTRIBUTES
         .iter()
         .find_map(|key| metadata.attrs.get(*key))
+        .or(metadata.default_fill.as_ref())
         .map(|text| text.trim())
 }
 

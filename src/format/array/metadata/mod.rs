@@ -21,6 +21,10 @@ pub struct DatasetMetadata {
     /// The labels of axes, by dimension name or by the axis's number in decimal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub coords: BTreeMap<String, AxisLabels>,
+    /// The fill value of cells that were never written, if no attribute gives one. It follows from the
+    /// format of the file, and is not stored with the attributes.
+    #[serde(skip)]
+    pub default_fill: Option<String>,
 }
 
 /// A label for each index along one axis.

@@ -45,7 +45,9 @@ pub(in crate::format::hdf5) struct Tree {
     pub datasets: Vec<Object>,
     /// Further names of datasets, by soft links: the path, and the index of the dataset.
     pub aliases: Vec<(String, usize)>,
-    /// Objects that cannot be read: the path, and the reason.
+    /// Objects with damaged metadata: the path, and what was found.
+    pub damaged: Vec<(String, String)>,
+    /// Further objects that cannot be read: the path, and the reason.
     pub unreadable: Vec<(String, String)>,
     /// Texts about links that are left out together.
     pub left_out: Vec<String>,
@@ -78,8 +80,7 @@ impl Tree {
                 Ok(members) => members,
                 Err(found) if group == 0 => return Err(found),
                 Err(found) => {
-                    tree.unreadable
-                        .push((tree.groups[group].path.clone(), found));
+                    tree.damaged.push((tree.groups[group].path.clone(), found));
                     continue;
                 }
             };
@@ -125,7 +126,7 @@ impl Tree {
                     }
                     Ok(messages) => messages,
                     Err(found) => {
-                        tree.unreadable.push((path, found));
+                        tree.damaged.push((path, found));
                         continue;
                     }
                 };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::format::array::{ArrayFile, ChunkReader, Dataset};
-use crate::format::tet::verify::{Report, Subject, VerifyOptions};
+use crate::format::tet::verify::{Report, Severity, Subject, VerifyOptions};
 
 /// Number of chunks decoded per dataset unless all are requested.
 const SOME_CHUNKS: u64 = 128;
@@ -24,12 +24,13 @@ pub fn verify_arrays(
     let mut report = Report::new(file.path());
     report.datasets = file.datasets().len() as u64;
     report.begin("parse", "the metadata of all arrays");
-    for warning in file.warnings() {
-        report.warn(
-            Subject::default(),
-            warning.clone(),
-            "the rest of the file can be read",
-        );
+    for (number, warning) in file.warnings().iter().enumerate() {
+        let severity = match file.listing().is_damage(number) {
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
+        let remedy = "the rest of the file can be read";
+        report.find(severity, Subject::default(), warning.clone(), remedy);
     }
     report.begin("datasets", format!("{} datasets", report.datasets));
     let mut readable = Vec::new();

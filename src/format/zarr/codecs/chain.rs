@@ -38,6 +38,8 @@ pub(crate) struct Chain {
     array_to_array: Vec<Arc<dyn ArrayToArrayCodecTraits>>,
     to_bytes: ToBytes,
     bytes_to_bytes: Vec<BytesCodec>,
+    /// `true` if the cells are strings in another order of dimensions. Numbers have a codec for that.
+    has_transposed_texts: bool,
     names: Vec<String>,
 }
 
@@ -89,7 +91,7 @@ impl Chain {
             }
         });
         Self {
-            // Strings have one dimension, so transposing them changes nothing.
+            has_transposed_texts: is_text && !codecs.array_to_array_codecs().is_empty(),
             array_to_array: if is_text {
                 Vec::new()
             } else {
@@ -119,6 +121,7 @@ impl Chain {
         let mut array_to_array = Vec::new();
         let mut to_bytes = None;
         let mut bytes_to_bytes = Vec::new();
+        let mut has_transposed_texts = false;
         let mut names = Vec::new();
         for codec in list {
             *count += 1;
@@ -135,6 +138,7 @@ impl Chain {
                 "sharding_indexed" => {
                     let configuration = codec.get("configuration").unwrap_or(&Value::Null);
                     let shards = Shards::of(configuration, is_text, count)?;
+                    has_transposed_texts |= shards.chain.has_transposed_texts;
                     names.push(format!("sharding({})", shards.codecs()));
                     set(ToBytes::Shards(Box::new(shards)))?;
                     continue;
@@ -145,7 +149,9 @@ impl Chain {
                     bytes_to_bytes.push(BytesCodec::Compression(compression));
                 }
                 _ => match zarrs_codec(codec)? {
-                    Codec::ArrayToArray(_) if is_text && name == "transpose" => {}
+                    Codec::ArrayToArray(_) if is_text && name == "transpose" => {
+                        has_transposed_texts = true;
+                    }
                     Codec::ArrayToArray(_) | Codec::ArrayToBytes(_) if is_text => {
                         return Err(format!("codec {name:?} is not supported for strings"));
                     }
@@ -160,8 +166,14 @@ impl Chain {
             array_to_array,
             to_bytes: to_bytes.ok_or("no codec between cells and bytes")?,
             bytes_to_bytes,
+            has_transposed_texts,
             names,
         })
+    }
+
+    /// Returns `true` if the cells are strings whose dimensions are stored in another order.
+    pub fn has_transposed_texts(&self) -> bool {
+        self.has_transposed_texts
     }
 
     /// Returns the stored form of chunks that are plain cells, uncompressed or in one zstd frame;

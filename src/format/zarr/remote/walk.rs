@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::Warnings;
 use crate::format::io::remote::RemoteDirectory;
 use crate::format::zarr::metadata::attributes::texts;
 use crate::format::zarr::metadata::json;
@@ -29,7 +30,7 @@ const ADVICE: &str = "name one array by its path (store.zarr/t2m), or consolidat
 /// attributes of groups are known from their documents of version 3, and from consolidated metadata.
 pub(in crate::format::zarr) fn find(
     directory: &RemoteDirectory,
-    warnings: &mut Vec<String>,
+    warnings: &mut Warnings,
 ) -> Result<Nodes> {
     let mut walk = Walk {
         directory,
@@ -92,7 +93,7 @@ struct Walk<'a> {
     directory: &'a RemoteDirectory,
     nodes: Nodes,
     directories: usize,
-    warnings: &'a mut Vec<String>,
+    warnings: &'a mut Warnings,
 }
 
 impl Walk<'_> {
@@ -235,7 +236,9 @@ impl Walk<'_> {
             match documents {
                 Ok(Some(documents)) => self.push(name.clone(), documents)?,
                 Ok(None) => self.enter(name, depth + 1)?,
-                Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
+                Err(error) => self
+                    .warnings
+                    .push_damage(format!("{name:?} is left out: {error}")),
             }
         }
         Ok(())

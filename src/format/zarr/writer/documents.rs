@@ -1,8 +1,9 @@
 //! Builds the metadata documents of a hierarchy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use half::f16;
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 
 use crate::format::array::{Compression, Dtype, GroupAttributes, groups_of};
@@ -10,13 +11,37 @@ use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base6
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 
-/// The CF attributes that are numbers.
-const NUMBERS: [&str; 5] = [
-    "scale_factor",
+/// The attributes of the CF conventions that are numbers (appendices A and F). Texts and numbers look the
+/// same in the metadata of a dataset.
+const NUMBERS: [&str; 28] = [
+    "actual_range",
     "add_offset",
-    "valid_min",
-    "valid_max",
+    "azimuth_of_central_line",
+    "earth_radius",
+    "false_easting",
+    "false_northing",
+    "flag_masks",
+    "flag_values",
+    "grid_north_pole_latitude",
+    "grid_north_pole_longitude",
+    "inverse_flattening",
+    "latitude_of_projection_origin",
+    "longitude_of_central_meridian",
+    "longitude_of_prime_meridian",
+    "longitude_of_projection_origin",
     "missing_value",
+    "north_pole_grid_longitude",
+    "perspective_point_height",
+    "scale_factor",
+    "scale_factor_at_central_meridian",
+    "scale_factor_at_projection_origin",
+    "semi_major_axis",
+    "semi_minor_axis",
+    "standard_parallel",
+    "straight_vertical_longitude_from_pole",
+    "valid_max",
+    "valid_min",
+    "valid_range",
 ];
 
 /// Returns the path of a chunk's file within the directory of its array.
@@ -49,7 +74,10 @@ pub(super) fn all(
         .chain(named)
         .chain([""])
         .collect();
-    let attributes_of = |name: &str| attributes.get(name).map_or(json!({}), |found| json!(found));
+    let attributes_of = |name: &str| {
+        let attributes = attributes.get(name).map(typed);
+        Value::Object(attributes.unwrap_or_default())
+    };
     let groups = names.into_iter().map(|name| (name, attributes_of(name)));
     match version {
         ZarrVersion::V2 => all_v2(groups, plans),
@@ -78,7 +106,7 @@ fn all_v2<'a>(
     }
     for plan in plans {
         documents.push((format!("{}/.zarray", plan.name), array_v2(plan)));
-        let mut attributes = attributes(plan);
+        let mut attributes = typed(&plan.attributes);
         if !plan.dim_names.is_empty() || plan.shape.is_empty() {
             attributes.insert(DIMENSIONS.to_string(), json!(plan.dim_names));
         }
@@ -143,7 +171,7 @@ fn array_v3(plan: &Plan) -> Value {
     if let Compression::Zstd { level } = plan.compression {
         codecs.push(json!({"name": "zstd", "configuration": {"level": level, "checksum": false}}));
     }
-    let mut attributes = attributes(plan);
+    let mut attributes = typed(&plan.attributes);
     if let Some(bits) = plan.fill {
         let fill = match float(plan.dtype, bits) {
             Some(value) => json!(to_base64(&value.to_le_bytes())),
@@ -169,20 +197,35 @@ fn array_v3(plan: &Plan) -> Value {
     document
 }
 
-fn attributes(plan: &Plan) -> Map<String, Value> {
-    let value = |key: &str, text: &str| {
-        let number = NUMBERS
-            .contains(&key)
-            .then(|| serde_json::from_str::<Number>(text.trim()));
-        match number {
-            Some(Ok(number)) => Value::Number(number),
-            _ => json!(text),
-        }
+/// Returns attributes with their types: lists are JSON, the [`NUMBERS`] are numbers, all others are texts.
+fn typed(attributes: &BTreeMap<String, String>) -> Map<String, Value> {
+    let list = |text: &str| {
+        let list: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        let values = list.iter().map(|one| {
+            let text = one.get();
+            number(text).or_else(|| Some(json!(serde_json::from_str::<String>(text).ok()?)))
+        });
+        values
+            .collect::<Option<Vec<_>>>()
+            .filter(|list| list.len() > 1)
     };
-    let attributes = plan.attributes.iter();
+    let value = |key: &str, text: &str| match list(text) {
+        Some(list) => Value::Array(list),
+        None if NUMBERS.contains(&key) => number(text.trim()).unwrap_or(json!(text)),
+        None => json!(text),
+    };
+    let attributes = attributes.iter();
     attributes
         .map(|(key, text)| (key.clone(), value(key, text)))
         .collect()
+}
+
+fn number(text: &str) -> Option<Value> {
+    let signed = text.parse().ok().map(|number: i64| json!(number));
+    let unsigned = || text.parse().ok().map(|number: u64| json!(number));
+    // `serde_json` may be off by the last digit.
+    let float = || Number::from_f64(text.parse().ok()?).map(Value::Number);
+    signed.or_else(unsigned).or_else(float)
 }
 
 /// Returns the value of a float's bit pattern, or `None` for integers.

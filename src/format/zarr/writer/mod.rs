@@ -32,13 +32,12 @@ pub struct ZarrWriteOptions {
 /// Writes one Zarr hierarchy into a temporary directory beside the target, which gets the target's
 /// name in [`Self::finish`]. Dropping an unfinished writer deletes the directory.
 ///
-/// - Datasets become arrays, and the prefixes of their names before slashes become groups. Attributes of
-///   groups are texts.
+/// - Datasets become arrays, and the prefixes of their names before slashes become groups.
 /// - Dimension names and `_FillValue` are written as xarray reads them.
-/// - `scale_factor`, `add_offset`, `valid_min`, `valid_max` and `missing_value` are written as
-///   numbers if they are numbers, all other attributes as text.
+/// - The attributes that the CF conventions define as numbers are written as numbers, JSON lists of numbers
+///   or texts as lists, and all other attributes as text.
 /// - A dataset of `i64` codes with the attribute `tetration_categories` is written as strings if it
-///   has one dimension and at most 65,536 cells. Null becomes an empty string.
+///   has at most 65,536 cells. Null becomes an empty string.
 /// - The metadata is consolidated.
 pub struct ZarrWriter {
     path: PathBuf,
@@ -123,6 +122,7 @@ impl ZarrWriter {
     /// written before, or a code has no text; [`Error::Io`] if the chunk cannot be written.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         let (described, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
+        self.plans[dataset].note_fill(cells);
         let plan = &self.plans[dataset];
         let (_, extents) = described.chunk_bounds(chunk);
         let encoded = plan.encode(cells, &extents);

@@ -31,6 +31,8 @@ pub(super) struct Plan {
     pub dim_names: Vec<String>,
     /// The bit pattern of the fill value.
     pub fill: Option<u64>,
+    /// The bit pattern that becomes the fill value if a cell has it.
+    default_fill: Option<u64>,
     /// The categories of the codes, if the cells are written as strings.
     pub categories: Option<Categories>,
 }
@@ -88,25 +90,26 @@ impl Plan {
             _ => None,
         };
         let mut attributes = metadata.attrs;
-        let fill_attribute = attributes
-            .remove(FILL_VALUE)
-            .map(|text| (FILL_VALUE.to_string(), text));
+        let fill = attributes.remove(FILL_VALUE);
         attributes.remove(DIMENSIONS);
         if categories.is_some() {
             attributes.retain(|key, _| !key.starts_with(Categories::ATTRIBUTE));
         }
-        let fill_metadata = DatasetMetadata {
-            attrs: fill_attribute.into_iter().collect(),
-            ..DatasetMetadata::default()
+        let bits = |fill: Option<String>| {
+            let metadata = DatasetMetadata {
+                default_fill: fill.filter(|_| categories.is_none()),
+                ..DatasetMetadata::default()
+            };
+            Fill::of(&metadata, spec.dtype).map(Fill::bits)
         };
-        let fill = Fill::of(&fill_metadata, spec.dtype).filter(|_| categories.is_none());
         Ok(Self {
             dtype: spec.dtype,
             chunk_shape,
             compression: spec.compression,
             attributes,
             dim_names: metadata.dim_names,
-            fill: fill.map(Fill::bits),
+            default_fill: bits(metadata.default_fill).filter(|_| fill.is_none()),
+            fill: bits(fill),
             categories,
             name,
             shape,
@@ -117,6 +120,17 @@ impl Plan {
     pub fn dataset(&self, number: usize) -> Dataset {
         let (shape, chunk_shape) = (&self.shape, &self.chunk_shape);
         Dataset::new(number, &self.name, self.dtype, shape, chunk_shape)
+    }
+
+    /// Makes the default fill value that of the array if one of the cells has it. Readers treat integers with
+    /// a fill value as floats.
+    pub fn note_fill(&mut self, cells: &[u8]) {
+        if let (None, Some(default)) = (self.fill, self.default_fill) {
+            let size = self.dtype.size() as usize;
+            let default_cell = &default.to_le_bytes()[..size];
+            let mut cells = cells.chunks_exact(size);
+            self.fill = cells.any(|cell| cell == default_cell).then_some(default);
+        }
     }
 
     /// Returns the bytes of the fill value, or zeros if there is none.

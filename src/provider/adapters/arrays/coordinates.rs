@@ -36,6 +36,8 @@ pub(super) struct CoordinateDatasets {
     coordinates: HashMap<u64, Arc<AxisCoordinates>>,
     /// The datasets by their names without groups, except for those that are further names of others.
     by_base: Option<HashMap<String, Vec<usize>>>,
+    /// The one-dimensional datasets that attributes `coordinates` name, by their dimensions.
+    named: Option<HashMap<String, Vec<usize>>>,
     /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }
@@ -61,6 +63,62 @@ impl CoordinateDatasets {
         let numbers = by_base.get(name)?.iter();
         let datasets = numbers.filter_map(|number| file.datasets().get(*number));
         only(datasets.filter(|dataset| is_candidate(dataset)))
+    }
+
+    /// Returns the datasets along a dimension that the attribute `coordinates` of any dataset with this
+    /// dimension names: those in the group of `dataset`, or else in the closest group around it with
+    /// any, or else in all groups.
+    fn named_along<'a>(
+        &mut self,
+        file: &'a dyn ArrayFile,
+        dataset: &Dataset,
+        dimension: &str,
+        extent: u64,
+    ) -> Vec<&'a Dataset> {
+        if self.named.is_none() {
+            self.named = Some(self.find_named(file));
+        }
+        let named = self.named.iter().flat_map(|named| named.get(dimension));
+        let named: Vec<_> = named
+            .flatten()
+            .filter_map(|number| file.datasets().get(*number))
+            .filter(|named| can_stand_along(file, named, extent))
+            .collect();
+        for group in enclosing(dataset.name()) {
+            let inside = |named: &&&Dataset| self::group(named.name()) == group;
+            let inside: Vec<_> = named.iter().filter(inside).copied().collect();
+            if !inside.is_empty() {
+                return inside;
+            }
+        }
+        named
+    }
+
+    fn find_named(&mut self, file: &dyn ArrayFile) -> HashMap<String, Vec<usize>> {
+        let datasets = file.datasets().iter().enumerate();
+        let numbers: HashMap<_, _> = datasets.map(|(number, one)| (one.id(), number)).collect();
+        let mut by_dimension: HashMap<_, Vec<usize>> = HashMap::new();
+        for dataset in file.datasets() {
+            let Some(metadata) = file.metadata(dataset) else {
+                continue;
+            };
+            let Some(names) = metadata.attrs.get(COORDINATES) else {
+                continue;
+            };
+            for found in named_coordinates(file, dataset, names, self) {
+                let dimension = dimension(file, found);
+                if let Some(number) = numbers.get(&found.id())
+                    && (metadata.dim_names.is_empty()
+                        || metadata.dim_names.iter().any(|name| name == dimension))
+                {
+                    let named = by_dimension.entry(dimension.to_string()).or_default();
+                    if !named.contains(number) {
+                        named.push(*number);
+                    }
+                }
+            }
+        }
+        by_dimension
     }
 
     /// Returns the coordinates that a dataset holds.
@@ -279,10 +337,11 @@ pub(in crate::provider) fn base(name: &str) -> &str {
 ///    variable: NetCDF User's Guide, CF section 1.3).
 /// 2. The one-dimensional dataset with the name of the dimension in the same group, or in the closest
 ///    group around it, if it is as long as the axis and its own dimension does not have another name.
-/// 3. A one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs
-///    to the dimension that its own `dim_names` give, else to the dimension of its own name. If
-///    names do not decide, it belongs to the only axis of its length, provided that no other
-///    dataset in the attribute fits that axis.
+/// 3. The only one-dimensional dataset along the dimension that an attribute `coordinates` names (CF
+///    section 5), whether of this dataset or of another one with the dimension. All tables of a file must
+///    have the same coordinates along a dimension, or joins by it would pair other cells.
+/// 4. A one-dimensional dataset that the attribute `coordinates` names, and which has no dimension of
+///    this dataset, if it is the only one as long as the axis, and no other axis is as long.
 pub(super) fn find<'a>(
     file: &'a dyn ArrayFile,
     dataset: &'a Dataset,
@@ -312,37 +371,44 @@ pub(super) fn find<'a>(
             }
         }
     }
-    let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
+    let along = names.get(axis).map_or(Vec::new(), |name| {
+        shared.named_along(file, dataset, name, extent)
+    });
+    let found = match along.as_slice() {
+        [] => {
+            let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
+            let is_free = |found: &&Dataset| {
+                found.shape() == [extent] && names.iter().all(|name| dimension(file, found) != name)
+            };
+            let named = named_coordinates(file, dataset, named, shared);
+            let same_lengths = dataset.shape().iter().filter(|other| **other == extent);
+            only(named.into_iter().filter(is_free)).filter(|_| same_lengths.count() == 1)?
+        }
+        along => only(along.iter().copied())?,
+    };
+    let source = CoordinateSource::CoordinatesAttribute(found.name().to_string());
+    can_stand_along(file, found, extent).then_some((found, source))
+}
+
+/// Returns the one-dimensional datasets that `names`, the attribute `coordinates` of a dataset, names.
+fn named_coordinates<'a>(
+    file: &'a dyn ArrayFile,
+    dataset: &Dataset,
+    names: &str,
+    shared: &mut CoordinateDatasets,
+) -> Vec<&'a Dataset> {
     let is_candidate = |found: &Dataset| found.shape().len() == 1;
-    let candidates: Vec<_> = names_in(named)
+    names_in(names)
         .filter_map(|name| resolve(file, dataset, name, shared, is_candidate))
         .filter(|found| is_candidate(found))
-        .collect();
-    let belongs = |candidate: &Dataset, axis: usize| {
-        let own = file
-            .metadata(candidate)
-            .and_then(|metadata| metadata.dim_names.first());
-        match (names.get(axis), own) {
-            (Some(name), Some(own)) => name == own,
-            (Some(name), None) => name == base(candidate.name()),
-            (None, _) => false,
-        }
-    };
-    let by_name = only(
-        candidates
-            .iter()
-            .filter(|candidate| belongs(candidate, axis)),
-    );
-    let by_length = || {
-        let is_free = |candidate: &&&Dataset| {
-            (0..names.len()).all(|axis| !belongs(candidate, axis)) && candidate.shape()[0] == extent
-        };
-        let of_this_length = dataset.shape().iter().filter(|other| **other == extent);
-        only(candidates.iter().filter(is_free)).filter(|_| of_this_length.count() == 1)
-    };
-    let found = by_name.or_else(by_length)?;
-    let source = CoordinateSource::CoordinatesAttribute(found.name().to_string());
-    can_stand_along(file, found, extent).then_some((*found, source))
+        .collect()
+}
+
+/// Returns the name of the dimension of one-dimensional coordinates: their own name if the file gives none.
+fn dimension<'a>(file: &'a dyn ArrayFile, coordinates: &'a Dataset) -> &'a str {
+    let metadata = file.metadata(coordinates);
+    let own = metadata.and_then(|metadata| metadata.dim_names.first());
+    own.map_or(base(coordinates.name()), String::as_str)
 }
 
 /// Returns the names in an attribute.

@@ -1,6 +1,7 @@
 //! Classic NetCDF files. `tests/data/netcdf/generate.py` writes them, with what netCDF4-python reads from
 //! them.
 
+mod conventions;
 pub mod exercise;
 mod mutations;
 mod tables;

@@ -129,24 +129,20 @@ fn unsupported_arrays_are_left_out_with_a_warning() {
     for (store, expected) in [
         (
             "types_v2.zarr",
-            [
-                "array \"complex\" is left out: dtype is \"<c8\"",
-                "array \"texts/two_dimensions\"",
-            ],
+            "array \"complex\" is left out: dtype is \"<c8\"",
         ),
         (
             "types_v3.zarr",
-            [
-                "array \"complex\" is left out: data_type is \"complex64\"",
-                "strings in 2 dimensions",
-            ],
+            "array \"complex\" is left out: data_type is \"complex64\"",
         ),
     ] {
         let (_guard, folder) = opened(store);
-        assert_eq!(folder.warnings().len(), 2, "{:?}", folder.warnings());
-        for (warning, expected) in folder.warnings().iter().zip(expected) {
-            assert!(warning.contains(expected), "{warning}");
-        }
+        assert_eq!(folder.warnings().len(), 1, "{:?}", folder.warnings());
+        assert!(
+            folder.warnings()[0].contains(expected),
+            "{:?}",
+            folder.warnings()
+        );
     }
     let (_guard, folder) = opened("layouts_v2.zarr");
     assert_eq!(folder.warnings().len(), 1);

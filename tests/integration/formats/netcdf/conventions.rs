@@ -1,0 +1,178 @@
+//! Conventions for whole files, in classic NetCDF and in NetCDF-4. `tests/data/netcdf/conventions.py` writes the
+//! files; the expected answers are those of xarray 2026.7, except for coordinates.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tet_sql::format::array::ArrayFile;
+use tet_sql::format::hdf5::Hdf5File;
+use tet_sql::format::tet::verify::{VerifyOptions, verify_arrays};
+use tet_sql::format::zarr::{OutwardLinks, ZarrFile};
+use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
+use tet_sql::{Access, ArrayOptions};
+
+use super::path;
+use crate::support::sql::{error, open, rows};
+
+const FILES: [&str; 2] = ["conventions.nc", "conventions_4.nc"];
+
+#[tokio::test]
+async fn all_tables_have_the_coordinates_that_one_attribute_names() {
+    for file in FILES {
+        let ctx = open(&path(file), ArrayOptions::new()).await;
+        let sql =
+            "SELECT u.y, z, u.value, t.value FROM u JOIN t USING (z) WHERE u.y = 1 ORDER BY z";
+        let expected = ["1 500.0 5.0 3.0", "1 850.0 4.0 2.0", "1 1000.0 3.0 1.0"];
+        assert_eq!(rows(&ctx, sql).await, expected);
+        for table in ["lev", "missing", "t"] {
+            let sql = format!("SELECT value FROM {table} WHERE z = 850");
+            assert_eq!(rows(&ctx, &sql).await.len(), 1, "{file} {table}");
+        }
+        let options = ArrayOptions::new().with_decode_coords(false);
+        let ctx = open(&path(file), options).await;
+        assert_eq!(rows(&ctx, "SELECT value FROM t WHERE z = 1").await, ["2.0"]);
+    }
+}
+
+#[tokio::test]
+async fn strings_that_an_attribute_declares_missing_are_null() {
+    for file in FILES {
+        let ctx = open(&path(file), ArrayOptions::new()).await;
+        for (table, expected) in [
+            ("code", ["ab", "NULL", "xyz"]),
+            ("letter", ["a", "NULL", "b"]),
+        ] {
+            let sql = format!("SELECT value FROM {table}");
+            assert_eq!(rows(&ctx, &sql).await, expected, "{file}");
+        }
+        let sql = "SELECT count(value) FROM code WHERE value <> 'ab'";
+        assert_eq!(rows(&ctx, sql).await, ["1"]);
+    }
+    let ctx = open(&path("conventions_4.nc"), ArrayOptions::new()).await;
+    let words = rows(&ctx, "SELECT value FROM word").await;
+    assert_eq!(words, ["x", "NULL", "y"]);
+}
+
+#[tokio::test]
+async fn default_fill_values_are_null_and_no_attribute() {
+    for file in FILES {
+        let ctx = open(&path(file), ArrayOptions::new()).await;
+        let holes = rows(&ctx, "SELECT value FROM holes").await;
+        assert_eq!(holes, ["7", "NULL", "NULL"], "{file}");
+        let sql = "SELECT count(*) FROM tet_attributes() WHERE dataset = 'holes'";
+        assert_eq!(rows(&ctx, sql).await, ["0"], "{file}");
+    }
+}
+
+/// Returns the metadata of an array of a Zarr directory.
+fn document(zarr: &Path, array: &str) -> Value {
+    let bytes = std::fs::read(zarr.join(array).join("zarr.json")).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[tokio::test]
+async fn conversion_to_zarr_keeps_types_of_attributes_and_adds_no_fill_values() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in FILES {
+        let zarr = directory.path().join(file).with_extension("zarr");
+        let progress = ConvertProgress::default();
+        let (from, options) = (path(file), ConvertOptions::default());
+        let converted = convert(&from, &zarr, &options, &progress).await.unwrap();
+        let renamed = r#"dataset "square": dim_names is ["k", "k"], expected distinct names; they become ["k", "k_2"]"#;
+        assert!(
+            converted.warnings.iter().any(|one| one.contains(renamed)),
+            "{:?}",
+            converted.warnings
+        );
+        let count = document(&zarr, "count");
+        let expected = json!({"flag_values": [0, 1, 2], "flag_meanings": "none some all", "valid_range": [0, 9]});
+        assert_eq!(count["attributes"], expected, "{file}");
+        assert_eq!(document(&zarr, "holes")["attributes"]["_FillValue"], -32767);
+        let missing = document(&zarr, "missing");
+        assert_eq!(missing["attributes"]["missing_value"], json!([-1.0, -2.0]));
+        // The answers stay the same.
+        let before = open(&path(file), ArrayOptions::new()).await;
+        let after = open(&zarr, ArrayOptions::new()).await;
+        for table in ["t", "u", "count", "holes", "missing"] {
+            let sql = format!("SELECT * FROM {table}");
+            assert_eq!(
+                rows(&after, &sql).await,
+                rows(&before, &sql).await,
+                "{file} {table}"
+            );
+        }
+    }
+    let after = open(
+        &directory.path().join("conventions_4.zarr"),
+        ArrayOptions::new(),
+    )
+    .await;
+    assert_eq!(rows(&after, "SELECT value FROM place").await, ["here"]);
+    let sql = "SELECT y, k, value FROM \"table\" ORDER BY y, k";
+    assert_eq!(
+        rows(&after, sql).await,
+        ["0 0 a", "0 1 b", "1 0 c", "1 1 a"]
+    );
+}
+
+#[tokio::test]
+async fn conversion_to_tet_keeps_nulls() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in FILES {
+        let tet = directory.path().join(file).with_extension("tet");
+        let progress = ConvertProgress::default();
+        convert(&path(file), &tet, &ConvertOptions::default(), &progress)
+            .await
+            .unwrap();
+        let ctx = open(&tet, ArrayOptions::new()).await;
+        let sql = "SELECT count(value), count(*) FROM holes";
+        assert_eq!(rows(&ctx, sql).await, ["1 3"], "{file}");
+    }
+}
+
+#[tokio::test]
+async fn errors_tell_why_a_dataset_is_left_out() {
+    let file = path("conventions_4.nc");
+    let ctx = open(&file, ArrayOptions::new()).await;
+    let sql = format!("SELECT * FROM '{}#pairs'", file.display());
+    let message = error(&ctx, &sql).await;
+    let expected = "dataset \"pairs\": has elements of a compound type; the dataset is left out";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[tokio::test]
+async fn damaged_files_are_not_sound() {
+    let verified =
+        |file: Arc<dyn ArrayFile>| verify_arrays(&file, VerifyOptions::default(), &|_, _| {});
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(path("conventions_4.nc")).unwrap();
+    let cut = directory.path().join("cut.nc");
+    for (length, is_sound) in [(bytes.len(), true), (bytes.len() - 1, false), (4000, false)] {
+        std::fs::write(&cut, &bytes[..length]).unwrap();
+        let Ok(file) = Hdf5File::open(&cut, Access::Pread) else {
+            assert!(!is_sound);
+            continue;
+        };
+        let report = verified(Arc::new(file));
+        assert_eq!(report.ok, is_sound, "{length}: {:?}", report.findings);
+    }
+    let zarr = directory.path().join("a.zarr");
+    let options = ConvertOptions::default();
+    convert(
+        &path("conventions.nc"),
+        &zarr,
+        &options,
+        &ConvertProgress::default(),
+    )
+    .await
+    .unwrap();
+    let open = || Arc::new(ZarrFile::open(&zarr, Access::Pread, OutwardLinks::Follow).unwrap());
+    assert!(verified(open()).ok);
+    // Without the consolidated metadata, each document is read.
+    let root = json!({"zarr_format": 3, "node_type": "group", "attributes": {}});
+    std::fs::write(zarr.join("zarr.json"), root.to_string()).unwrap();
+    assert!(verified(open()).ok);
+    std::fs::write(zarr.join("t/zarr.json"), "{").unwrap();
+    assert!(!verified(open()).ok);
+}
