@@ -167,12 +167,20 @@ impl Error {
         available: impl Iterator<Item = &'a str>,
         warnings: &[String],
     ) -> Self {
-        let quoted = format!("{name:?}");
-        let is_about = |text: &&String| text.contains("left out") && text.contains(&quoted);
-        if let Some(warning) = warnings.iter().find(is_about) {
-            let place = path.display().to_string();
-            let warning = warning.strip_prefix(&place).unwrap_or(warning);
-            return Self::invalid(path, warning.trim_start_matches([',', ':', ' ']));
+        let place = path.display().to_string();
+        let warnings = warnings.iter().map(|text| {
+            let text = text.strip_prefix(&place).unwrap_or(text);
+            text.trim_start_matches([',', ':', ' '])
+        });
+        let is_about = |text: &str| {
+            let of_dataset = text.starts_with(&format!("dataset {name:?}: "));
+            of_dataset && text.ends_with(" is left out")
+                || text.ends_with(&format!("; the dataset {name:?} is left out"))
+                || text.starts_with(&format!("array {name:?} is left out: "))
+                || text.starts_with(&format!("{name:?} is left out: "))
+        };
+        if let Some(reason) = warnings.into_iter().find(|text| is_about(text)) {
+            return Self::invalid(path, reason);
         }
         let names: Vec<_> = available.map(|name| format!("{name:?}")).collect();
         Self::NoSuchDataset {

@@ -34,7 +34,14 @@ impl Warnings {
 
     /// Adds a warning about damage to the file.
     pub fn push_damage(&mut self, text: String) {
-        self.damage.insert(self.texts.len());
+        self.push_if(true, text);
+    }
+
+    /// Adds a warning, which is about damage to the file if `is_damage`.
+    pub fn push_if(&mut self, is_damage: bool, text: String) {
+        if is_damage {
+            self.damage.insert(self.texts.len());
+        }
         self.texts.push(text);
     }
 
@@ -68,6 +75,11 @@ impl Listing {
     /// Adds warnings.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = String>) {
         self.warnings.texts.extend(warnings);
+    }
+
+    /// Adds a warning about damage to the file.
+    pub fn warn_of_damage(&mut self, warning: String) {
+        self.warnings.push_damage(warning);
     }
 
     /// Sets the warnings of a file without warnings.

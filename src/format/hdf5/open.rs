@@ -1,13 +1,15 @@
 //! Opens a file, and builds its datasets with their dimensions, attributes and strings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem;
 use std::path::Path;
 
 use hdf5_reader::messages::MSG_DATATYPE;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, Warnings, checked_product,
+    Dataset, DatasetMetadata, DecodeContext, Dtype, FILL_ATTRIBUTES, GroupAttributes, Warnings,
+    checked_product,
 };
 use crate::format::hdf5::array::{Hdf5Array, Opened};
 use crate::format::hdf5::layout::{self, Layout};
@@ -111,7 +113,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
             Ok(extent) => described.push((object, extent, attributes)),
             Err(found) => contents
                 .warnings
-                .push_damage(left_out(file.path, &object.path, &found)),
+                .push(left_out(file.path, &object.path, &found)),
         }
     }
     let sized = described.iter().map(|(object, extent, attributes)| Sized {
@@ -127,6 +129,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         file,
         heaps,
         text_bytes: MAX_TEXT_BYTES,
+        is_damaged: false,
         counted: HashSet::new(),
     };
     for ((object, _, attributes), dimensions) in described.iter().zip(&all) {
@@ -170,6 +173,10 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
                 contents.datasets.push(dataset);
                 contents.arrays.push(array);
             }
+            Err(found) if mem::take(&mut reader.is_damaged) => {
+                let warning = left_out(file.path, path, &found);
+                contents.warnings.push_damage(warning);
+            }
             Err(found) => contents.warnings.push(left_out(file.path, path, &found)),
         }
     }
@@ -195,6 +202,8 @@ struct Builder<'a> {
     heaps: Heaps,
     /// The number of bytes left for strings.
     text_bytes: u64,
+    /// `true` if the array that was built last is damaged.
+    is_damaged: bool,
     /// The names of the dimensions that are not only used for the characters of strings.
     counted: HashSet<String>,
 }
@@ -308,7 +317,10 @@ impl Builder<'_> {
         for ordinal in 0..chunks {
             let chunk = stored.chunk_at(ordinal);
             let read = array.read(self.file, stored, &chunk, None, &mut context);
-            read.map_err(|error| error.to_string())?;
+            read.map_err(|error| {
+                self.is_damaged = true;
+                error.to_string()
+            })?;
             let (from, extents) = stored.chunk_bounds(&chunk);
             let copy = crate::format::array::BoxCopy {
                 source_shape: &extents,
@@ -337,10 +349,15 @@ impl Builder<'_> {
 
 /// Returns the strings that stand for null in an array of strings.
 fn missing_texts(attributes: &Attributes) -> Vec<String> {
-    let texts = [FILL_VALUE, MISSING_VALUE].map(|name| attributes.text(name));
-    // Zeros pad strings, so that an empty string need not be missing.
-    let texts = texts.into_iter().flatten().filter(|text| !text.is_empty());
-    texts.map(str::to_string).collect()
+    let [fill, missing, other] = FILL_ATTRIBUTES.map(|name| attributes.get(name));
+    let other = other.filter(|_| fill.is_none() && missing.is_none());
+    let values = [fill, missing, other].into_iter().flatten();
+    let texts = values.flat_map(|value| match value {
+        Value::Texts(texts) => texts.as_slice(),
+        _ => &[],
+    });
+    // Zeros pad strings, so that an empty string need not stand for null.
+    texts.filter(|text| !text.is_empty()).cloned().collect()
 }
 
 /// Returns `true` for a dataset of single characters, which may form strings along the last dimension.

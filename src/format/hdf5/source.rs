@@ -73,20 +73,16 @@ impl Source {
             )
         })?;
         let uncached = from(superblock.base_address);
-        let eof = superblock.eof_address;
         let bytes = BlockCacheStorage::new(Arc::clone(&uncached) as Arc<_>, BLOCK_BYTES, BLOCKS);
         Ok(Self {
             bytes: Arc::new(bytes),
-            uncached,
             base: superblock.base_address,
             offset_size: superblock.offset_size,
             length_size: superblock.length_size,
             root,
-            stated_length: match Cursor::is_undefined_offset(eof, superblock.offset_size) {
-                true => 0,
-                false => eof,
-            },
+            stated_length: stated_length(&superblock, uncached.as_ref()),
             version: superblock.version,
+            uncached,
         })
     }
 
@@ -119,6 +115,28 @@ impl Source {
     pub fn is_undefined(&self, address: u64) -> bool {
         Cursor::is_undefined_offset(address, self.offset_size)
     }
+}
+
+/// Returns the length of a file by its superblock; 0 if unknown. The end of file counts from the start of the
+/// file, as it was when the superblock was written: a user block may have been added or removed since.
+fn stated_length(superblock: &Superblock, from: &StorageFrom) -> u64 {
+    let (end, size) = (superblock.eof_address, superblock.offset_size);
+    let position = match superblock.version {
+        0 => 24,
+        1 => 28,
+        _ => 12,
+    };
+    let stored = from.read_range(position, size.into());
+    if let (false, Ok(stored)) = (Cursor::is_undefined_offset(end, size), stored) {
+        let mut bytes = [0; 8];
+        let count = stored.len().min(8);
+        bytes[..count].copy_from_slice(&stored[..count]);
+        let recorded = u64::from_le_bytes(bytes);
+        return end
+            .saturating_sub(recorded)
+            .saturating_add(superblock.base_address);
+    }
+    0
 }
 
 /// The bytes of a file from `base` on.

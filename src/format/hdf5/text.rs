@@ -14,7 +14,7 @@ use crate::format::hdf5::source::{Found, Source};
 const MAX_TEXT: usize = 1024;
 /// Maximum number of strings in an array, since they are read when the file is opened.
 pub(super) const MAX_TEXTS: u64 = 1 << 16;
-/// The code for null: of strings that an attribute declares missing.
+/// The code of null strings.
 const MISSING: i64 = -1;
 
 /// The codes of an array of strings, and the attributes that hold the string of each code.

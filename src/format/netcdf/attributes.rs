@@ -100,11 +100,14 @@ pub(super) fn default_fill(attributes: &[Attribute], nc_type: NcType) -> Option<
 
 /// Returns the strings that stand for null in a variable of characters.
 pub(super) fn missing_texts(attributes: &[Attribute], encoding: Encoding) -> Vec<String> {
-    let attributes = attributes.iter().filter(|attribute| {
-        attribute.nc_type == NcType::Char && FILL_ATTRIBUTES.contains(&attribute.name.as_str())
-    });
-    let texts = attributes.map(|attribute| encoding.text(&attribute.bytes));
-    // Zeros pad strings, so that an empty string need not be missing.
+    let named = |name| attributes.iter().find(|attribute| attribute.name == name);
+    let [fill, missing, other] = FILL_ATTRIBUTES.map(named);
+    let other = other.filter(|_| fill.is_none() && missing.is_none());
+    let found = [fill, missing, other].into_iter().flatten();
+    let texts = found
+        .filter(|attribute| attribute.nc_type == NcType::Char)
+        .map(|attribute| encoding.text(&attribute.bytes));
+    // Zeros pad strings, so that an empty string need not stand for null.
     texts.filter(|text| !text.is_empty()).collect()
 }
 

@@ -142,11 +142,11 @@ impl NetcdfFile {
         }
         let length = file.storage.length();
         if end > length {
-            file.listing.warn([format!(
+            file.listing.warn_of_damage(format!(
                 "{}: the file has {length} bytes, but its variables end at byte {end}; the missing \
                  cells cannot be read",
                 path.display()
-            )]);
+            ));
         }
         Ok(file)
     }

@@ -14,7 +14,7 @@ const MAX_TEXTS: usize = 65_536;
 const MAX_BYTES: u64 = 32 << 20;
 /// Maximum number of variables in a file of which every possible character gets a code.
 const MAX_WHOLE: u32 = 256;
-/// The code for null: of strings that an attribute declares missing.
+/// The code of null strings.
 const MISSING: i64 = -1;
 /// Marks a character without a code.
 const UNASSIGNED: i16 = i16::MIN;
@@ -87,11 +87,12 @@ impl NewCodes {
             1 => Codes::Characters(Box::new([UNASSIGNED; 256])),
             _ => Codes::Texts(HashMap::new()),
         };
+        let texts: BTreeMap<_, _> = missing.iter().map(|text| (text.clone(), MISSING)).collect();
         Ok(Self {
             encoding,
             codes,
-            texts: missing.iter().map(|text| (text.clone(), MISSING)).collect(),
-            missing: missing.len() as i64,
+            missing: texts.len() as i64,
+            texts,
         })
     }
 
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn missing_strings_have_the_code_for_null() {
         for (width, stored) in [(1, b"a-b-".as_slice()), (2, b"a\0-\0b\0-\0")] {
-            let missing = ["-".to_string()];
+            let missing = ["-", "-", "?"].map(str::to_string);
             let codes = NewCodes::new(width, Encoding::Utf8, &missing);
             let mut codes = codes.ok().unwrap();
             for text in stored.chunks(width as usize) {

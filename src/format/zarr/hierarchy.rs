@@ -180,13 +180,13 @@ impl ZarrHierarchy {
                     array.codes = Some(codes);
                     array.metadata.attrs.extend(attributes);
                 }
-                Err(found) => {
+                Err(text::Unread { found, is_damage }) => {
                     let name = &self.arrays[number].name;
                     let warning = format!("array {name:?} is left out: {found}");
                     if is_root {
                         return Err(Error::invalid(self.path(), warning));
                     }
-                    self.warnings.push(warning);
+                    self.warnings.push_if(is_damage, warning);
                     self.arrays.pop();
                     match &mut self.files {
                         Files::Local(files) => files.pop(),

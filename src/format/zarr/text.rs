@@ -155,27 +155,50 @@ pub(super) fn encode<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u
     bytes
 }
 
+/// The reason why an array of strings cannot be read.
+pub(super) struct Unread {
+    pub found: String,
+    /// `true` if the array is damaged, `false` if it is beyond a limit or not supported.
+    pub is_damage: bool,
+}
+
+impl Unread {
+    fn damaged(found: impl ToString) -> Self {
+        Self {
+            found: found.to_string(),
+            is_damage: true,
+        }
+    }
+}
+
+impl From<String> for Unread {
+    fn from(found: String) -> Self {
+        Self {
+            found,
+            is_damage: false,
+        }
+    }
+}
+
 /// Reads an array of strings: the codes of the cells as bytes, and the attributes that hold the strings.
 pub(super) fn read(
     hierarchy: &ZarrHierarchy,
     array: usize,
     kind: TextKind,
     total: &mut u64,
-) -> Result<(Vec<u8>, BTreeMap<String, String>), String> {
+) -> Result<(Vec<u8>, BTreeMap<String, String>), Unread> {
     let described = &hierarchy.arrays()[array].description;
     let (shape, chunk_shape) = (&described.shape, &described.chunk_shape);
     let count = checked_product(shape).unwrap_or(u64::MAX);
     if count > MAX_TEXTS {
-        return Err(format!("{count} strings, more than {MAX_TEXTS}"));
+        return Err(format!("{count} strings, more than {MAX_TEXTS}").into());
     }
     if shape.len() > 1 && described.chain.has_transposed_texts() {
-        return Err("strings whose dimensions are transposed".to_string());
+        return Err("strings whose dimensions are transposed".to_string().into());
     }
     *total += count;
     if *total > MAX_ALL_TEXTS {
-        return Err(format!(
-            "more than {MAX_ALL_TEXTS} strings in the hierarchy"
-        ));
+        return Err(format!("more than {MAX_ALL_TEXTS} strings in the hierarchy").into());
     }
     let mut codes = Codes::default();
     let mut cells = vec![0; count as usize * size_of::<i64>()];
@@ -188,16 +211,20 @@ pub(super) fn read(
     let chunks: Vec<u64> = axes()
         .map(|(extent, size)| extent.div_ceil(*size))
         .collect();
+    let decoded = checked_product(&chunks).and_then(|chunks| chunks.checked_mul(stored));
+    if decoded.is_none_or(|decoded| decoded > MAX_ALL_TEXTS.saturating_add(stored)) {
+        return Err(format!("more than {MAX_ALL_TEXTS} strings in its chunks").into());
+    }
     let mut context = DecodeContext::default();
     let mut chunk = vec![0; shape.len()];
     loop {
         let is_present = hierarchy
             .decode(array, &chunk, Some(most_bytes), &mut context)
-            .map_err(|error| error.to_string())?;
+            .map_err(Unread::damaged)?;
         let texts = is_present
             .then(|| parse(kind, &context.cells, stored))
             .transpose()
-            .map_err(|found| format!("chunk {chunk:?} has {found}"))?;
+            .map_err(|found| Unread::damaged(format!("chunk {chunk:?} has {found}")))?;
         let extents: Vec<u64> = axes()
             .zip(&chunk)
             .map(|((extent, size), chunk)| (extent - chunk * size).min(*size))

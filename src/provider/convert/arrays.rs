@@ -26,6 +26,7 @@ use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::copy_blocks::{CellForm, copy};
+use crate::provider::convert::names::{name_coordinates, rename_repeated};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::GridSource;
@@ -73,6 +74,7 @@ pub(super) fn convert(
         is_one_array: wanted.is_some() && extension.eq_ignore_ascii_case("npy"),
         options,
         read_options: &read_options,
+        named: Vec::new(),
         specs: Vec::new(),
         contents: Vec::new(),
         warnings: &mut converted.warnings,
@@ -185,6 +187,8 @@ struct ConversionPlan<'a> {
     is_one_array: bool,
     options: &'a ConvertOptions,
     read_options: &'a ArrayOptions,
+    /// The coordinates of the selected dataset that the attribute `coordinates` of any dataset names.
+    named: Vec<String>,
     specs: Vec<DatasetSpec>,
     contents: Vec<ArraySource>,
     warnings: &'a mut Vec<String>,
@@ -204,6 +208,9 @@ impl ConversionPlan<'_> {
                 | CoordinateSource::CoordinatesAttribute(name) = axis.source()
                 {
                     names.push(name.clone());
+                }
+                if let CoordinateSource::CoordinatesAttribute(name) = axis.source() {
+                    self.named.push(name.clone());
                 }
             }
             names.push(name.to_string());
@@ -283,7 +290,13 @@ impl ConversionPlan<'_> {
             dtype = Dtype::I16;
         }
         let shape = dataset.shape();
-        self.rename_repeated(dataset, &mut metadata.dim_names);
+        if self.target != FileKind::Npy {
+            let renamed = rename_repeated(self.file.as_ref(), dataset, &mut metadata.dim_names);
+            self.warnings.extend(renamed);
+        }
+        if self.named.iter().all(|name| name != dataset.name()) {
+            name_coordinates(&self.named, dataset, &mut metadata);
+        }
         if metadata.dim_names.is_empty()
             && let Some(dims) = &self.options.dims
         {
@@ -318,28 +331,6 @@ impl ConversionPlan<'_> {
         self.contents
             .push(ArraySource::Array(Arc::new(array), copied));
         Ok(())
-    }
-
-    /// Numbers the further dimensions of the same name, which the output cannot have, with a warning.
-    fn rename_repeated(&mut self, dataset: &Dataset, names: &mut [String]) {
-        let stored = names.to_vec();
-        for axis in 1..names.len() {
-            let name = names[axis].clone();
-            let mut number = 1;
-            while names[..axis].contains(&names[axis])
-                || number > 1 && stored.contains(&names[axis])
-            {
-                number += 1;
-                names[axis] = format!("{name}_{number}");
-            }
-        }
-        if *names != stored {
-            self.warnings.push(format!(
-                "{}, dataset {:?}: dim_names is {stored:?}, expected distinct names; they become {names:?}",
-                self.file.path().display(),
-                dataset.name()
-            ));
-        }
     }
 
     /// Returns the options for unpacking. Zarr readers apply the attributes again, so values stay

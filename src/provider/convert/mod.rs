@@ -5,6 +5,7 @@
 
 mod arrays;
 mod copy_blocks;
+mod names;
 mod rows;
 
 use std::collections::BTreeMap;

@@ -1,12 +1,14 @@
-"""Writes `conventions.nc`, a classic NetCDF file, and `conventions_4.nc`, the same variables and a few more in NetCDF-4.
+"""Writes `conventions.nc`, a classic NetCDF file, `conventions_4.nc`, the same variables and a few more in NetCDF-4,
+`profiles.nc`, whose coordinates are named by attributes, and `empty.h5`, with a dataset without elements.
 
     python conventions.py
 
-Needs netCDF4 and numpy.
+Needs h5py, netCDF4 and numpy.
 """
 
 import pathlib
 
+import h5py
 import netCDF4
 import numpy
 
@@ -51,5 +53,39 @@ def write(path, version):
             dataset.createVariable("pairs", pair, ("z",))
 
 
+def write_profiles(path):
+    with netCDF4.Dataset(path, "w") as dataset:
+        dataset.createDimension("obs", 3)
+        dataset.createDimension("station", 3)
+        time = dataset.createVariable("time", "f8", ("obs",), fill_value=1e20)
+        time.units = "hours since 2020-01-01"
+        time[:] = numpy.ma.masked_equal([0, -1, 2], -1)
+        temp = dataset.createVariable("temp", "f4", ("obs",))
+        temp.coordinates = "time"
+        temp[:] = [1, 2, 3]
+        dataset.createVariable("qc", "i1", ("obs",))[:] = [1, 0, 1]
+        name = dataset.createVariable("name", str, ("station",))
+        name.missing_value = "N/A"
+        for index, text in enumerate(["Ulm", "N/A", "Bonn"]):
+            name[index] = text
+        flow = dataset.createVariable("flow", "f4", ("station",))
+        flow.coordinates = "name"
+        flow[:] = [1, 2, 3]
+        # Each group has its own dimension.
+        for group in "abc":
+            group = dataset.createGroup(group)
+            group.createDimension("z", 3)
+            group.createVariable("u", "f4", ("z",))[:] = [1, 2, 3]
+        for group, names in (("a", "lev"), ("c", "/a/lev")):
+            t = dataset[group].createVariable("t", "f4", ("z",))
+            t.coordinates = names
+            t[:] = [4, 5, 6]
+        dataset["a"].createVariable("lev", "f4", ("z",))[:] = [1000, 850, 500]
+
+
+write_profiles(HERE / "profiles.nc")
+with h5py.File(HERE / "empty.h5", "w", userblock_size=512) as file:
+    file["empty"] = h5py.Empty("f4")
+    file["one"] = numpy.arange(3)
 write(HERE / "conventions.nc", "NETCDF3_CLASSIC")
 write(HERE / "conventions_4.nc", "NETCDF4")

@@ -108,7 +108,7 @@ async fn attributes_of_files_and_groups_are_kept() {
     let root = read(&path("a.zarr/zarr.json"));
     assert_eq!(root["attributes"], title);
 
-    // Both versions of Zarr. Attributes of other types become texts when they are read.
+    // Both versions of Zarr. Lists stay lists.
     let ocean = path("a.zarr/ocean/zarr.json");
     let mut group = read(&ocean);
     group["attributes"] = serde_json::json!({"basin": "Pacific", "levels": [1, 2]});

@@ -25,7 +25,8 @@ impl Fill {
         Self::parse(fill_text(metadata)?, dtype)
     }
 
-    fn parse(text: &str, dtype: Dtype) -> Option<Self> {
+    /// Parses the text of a value; `None` if it is not a value of the type.
+    pub(crate) fn parse(text: &str, dtype: Dtype) -> Option<Self> {
         let text = text.trim();
         let bits = match dtype {
             Dtype::F32 => text.parse::<f32>().ok()?.to_bits().into(),
@@ -77,13 +78,15 @@ impl Fill {
     }
 }
 
-/// Returns the text of the first fill attribute that is present, or the default fill value.
+/// Returns the text of the first fill attribute that is present. The default fill value takes the place of
+/// `_FillValue`.
 pub(crate) fn fill_text(metadata: &DatasetMetadata) -> Option<&str> {
-    FILL_ATTRIBUTES
-        .iter()
-        .find_map(|key| metadata.attrs.get(*key))
-        .or(metadata.default_fill.as_ref())
-        .map(|text| text.trim())
+    let [first, others @ ..] = FILL_ATTRIBUTES.map(|key| metadata.attrs.get(key));
+    let default = metadata.default_fill.as_ref();
+    let found = first
+        .or(default)
+        .or_else(|| others.into_iter().flatten().next());
+    found.map(|text| text.trim())
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::format::hdf5::source::{Found, Source};
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 /// The flag of a message whose body is stored somewhere else.
 const SHARED: u8 = 0x02;
+/// The end of messages about what a file may have, but this crate cannot read.
+pub(super) const NOT_SUPPORTED: &str = "which is not supported";
 /// The type of the message that continues the header in another block.
 const CONTINUATION: u16 = 0x0010;
 
@@ -78,9 +80,9 @@ fn referred(source: &Source, message: &Message) -> Found<Message> {
                 .ok_or_else(|| format!("no message of type {} at {address:#x}", message.kind))?;
             Ok(found)
         }
-        SharedMessage::SharedInSohm { .. } => {
-            Err("a message in the shared message heap, which is not supported".to_string())
-        }
+        SharedMessage::SharedInSohm { .. } => Err(format!(
+            "a message in the shared message heap, {NOT_SUPPORTED}"
+        )),
     }
 }
 

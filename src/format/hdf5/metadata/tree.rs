@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use hdf5_reader::messages::{MSG_DATA_LAYOUT, MSG_DATASPACE};
 
-use crate::format::hdf5::metadata::header::{self, Message};
+use crate::format::hdf5::metadata::header::{self, Message, NOT_SUPPORTED};
 use crate::format::hdf5::metadata::links::{self, LinkTarget, is_of_group};
 use crate::format::hdf5::metadata::soft_links::{SoftLinks, Step};
 use crate::format::hdf5::source::{Found, Source};
@@ -125,6 +125,10 @@ impl Tree {
                         return Ok(tree);
                     }
                     Ok(messages) => messages,
+                    Err(found) if found.ends_with(NOT_SUPPORTED) => {
+                        tree.unreadable.push((path, found));
+                        continue;
+                    }
                     Err(found) => {
                         tree.damaged.push((path, found));
                         continue;

@@ -13,7 +13,7 @@ use crate::format::zarr::writer::plan::Plan;
 
 /// The attributes of the CF conventions that are numbers (appendices A and F). Texts and numbers look the
 /// same in the metadata of a dataset.
-const NUMBERS: [&str; 28] = [
+const NUMBERS: [&str; 30] = [
     "actual_range",
     "add_offset",
     "azimuth_of_central_line",
@@ -26,6 +26,8 @@ const NUMBERS: [&str; 28] = [
     "grid_north_pole_longitude",
     "inverse_flattening",
     "latitude_of_projection_origin",
+    "leap_month",
+    "leap_year",
     "longitude_of_central_meridian",
     "longitude_of_prime_meridian",
     "longitude_of_projection_origin",
@@ -205,9 +207,11 @@ fn typed(attributes: &BTreeMap<String, String>) -> Map<String, Value> {
             let text = one.get();
             number(text).or_else(|| Some(json!(serde_json::from_str::<String>(text).ok()?)))
         });
-        values
-            .collect::<Option<Vec<_>>>()
-            .filter(|list| list.len() > 1)
+        let values = values.collect::<Option<Vec<_>>>()?;
+        // The form in which readers write lists. Other texts are what their author wrote.
+        let is_list =
+            values.len() > 1 && (!text.contains(' ') || json!(values).to_string() == text);
+        is_list.then_some(values)
     };
     let value = |key: &str, text: &str| match list(text) {
         Some(list) => Value::Array(list),

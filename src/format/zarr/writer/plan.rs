@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::array::{
-    BoxCopy, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype, Fill,
-};
+use crate::format::array::{BoxCopy, Categories, Compression, Dataset, DatasetSpec, Dtype, Fill};
 use crate::format::zarr::cells;
 use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE};
 use crate::format::zarr::walk::{DOCUMENTS, is_path};
@@ -95,12 +93,9 @@ impl Plan {
         if categories.is_some() {
             attributes.retain(|key, _| !key.starts_with(Categories::ATTRIBUTE));
         }
-        let bits = |fill: Option<String>| {
-            let metadata = DatasetMetadata {
-                default_fill: fill.filter(|_| categories.is_none()),
-                ..DatasetMetadata::default()
-            };
-            Fill::of(&metadata, spec.dtype).map(Fill::bits)
+        let bits = |fill: &Option<String>| {
+            let fill = fill.as_ref().filter(|_| categories.is_none());
+            Fill::parse(fill?, spec.dtype).map(Fill::bits)
         };
         Ok(Self {
             dtype: spec.dtype,
@@ -108,8 +103,8 @@ impl Plan {
             compression: spec.compression,
             attributes,
             dim_names: metadata.dim_names,
-            default_fill: bits(metadata.default_fill).filter(|_| fill.is_none()),
-            fill: bits(fill),
+            default_fill: bits(&metadata.default_fill).filter(|_| fill.is_none()),
+            fill: bits(&fill),
             categories,
             name,
             shape,
@@ -122,8 +117,8 @@ impl Plan {
         Dataset::new(number, &self.name, self.dtype, shape, chunk_shape)
     }
 
-    /// Makes the default fill value that of the array if one of the cells has it. Readers treat integers with
-    /// a fill value as floats.
+    /// Sets the array's fill value to the default one if a cell equals it. Readers treat integers with a fill
+    /// value as floats.
     pub fn note_fill(&mut self, cells: &[u8]) {
         if let (None, Some(default)) = (self.fill, self.default_fill) {
             let size = self.dtype.size() as usize;

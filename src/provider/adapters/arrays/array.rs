@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::DataType;
 
@@ -159,13 +159,19 @@ impl StoredArray {
         self.decoding.decode(stored, || self.location())
     }
 
-    /// Reads all values of a one-dimensional dataset as coordinates, which cannot be null. `f16`
-    /// and `f32` values stand for their shortest decimal number.
+    /// Reads all values of a one-dimensional dataset as coordinates, which cannot be null: null strings are
+    /// empty. `f16` and `f32` values stand for their shortest decimal number.
     pub fn coordinates(&self) -> Result<ArrayRef, Error> {
         if let (Dtype::F16, Decoding::None) = (self.dtype, &self.decoding) {
             return Ok(half_coordinate_values(&values::halves(self.read_all()?)));
         }
         let values = self.numbers()?;
+        if values.null_count() > 0
+            && let Some(texts) = values.as_string_opt::<i32>()
+        {
+            let texts = texts.iter().map(|text| Some(text.unwrap_or_default()));
+            return Ok(Arc::new(texts.collect::<StringArray>()));
+        }
         if let Some(position) = values
             .nulls()
             .and_then(|nulls| nulls.iter().position(|valid| !valid))

@@ -72,7 +72,8 @@ pub(super) fn axes(
             None => format!("dim_{number}"),
         };
         let found = if options.decode_coords {
-            coordinates::find(file.as_ref(), dataset, names, number, shared)
+            let given = options.dims.as_deref();
+            coordinates::find(file.as_ref(), dataset, names, number, given, shared)
         } else {
             None
         };
@@ -121,7 +122,17 @@ pub(super) fn axes(
             Some((found, source)) => {
                 let values = shared.of(file, found, options, &mut of_coordinates)?;
                 let attributes = coordinates::attributes(file.as_ref(), found, &values);
-                Axis::with_coordinates(name, *extent, values, source).with_attributes(attributes)
+                let is_attribute = matches!(source, CoordinateSource::CoordinatesAttribute(_));
+                let axis = Axis::with_coordinates(name, *extent, values, source);
+                match usable(&axis, is_attribute, file.as_ref()) {
+                    Ok(()) => axis.with_attributes(attributes),
+                    Err(error) => {
+                        if shared.unusable.insert(found.id()) {
+                            of_coordinates.push(format!("{error}; the indices take their place"));
+                        }
+                        Axis::counted(axis.name(), *extent)
+                    }
+                }
             }
             None => Axis::counted(name, *extent),
         });
@@ -131,6 +142,19 @@ pub(super) fn axes(
         axes,
         are_named: names.len() == rank,
     })
+}
+
+/// Checks that coordinates which only an attribute names have no nulls, as those of profiles may. Other
+/// tables should not fail for that. Files in an object store are not read for it.
+fn usable(axis: &Axis, is_attribute: bool, file: &dyn ArrayFile) -> Result<()> {
+    #[cfg(feature = "remote")]
+    let is_attribute = is_attribute && !file.is_remote();
+    #[cfg(not(feature = "remote"))]
+    let _ = file;
+    if is_attribute {
+        axis.coordinates()?;
+    }
+    Ok(())
 }
 
 fn are_distinct(names: &[String]) -> bool {

@@ -4,7 +4,7 @@
 //! one-dimensional datasets beside the data. Each one is read once per file, when a query first
 //! needs it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray};
@@ -20,7 +20,7 @@ use crate::provider::adapters::arrays::decoding::{
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
-pub(super) const COORDINATES: &str = "coordinates";
+pub(in crate::provider) const COORDINATES: &str = "coordinates";
 /// Attributes of the CF conventions that name datasets.
 const NAMING: [&str; 4] = ["bounds", "climatology", COORDINATES, "grid_mapping"];
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
@@ -30,14 +30,18 @@ const MAX_NAMED: usize = 64;
 /// The maximum number of times that are decoded to text when a file is opened.
 const MAX_DATES: u64 = 1 << 24;
 
+/// The one-dimensional datasets that attributes `coordinates` name: their indices, by dimension and by group.
+type NamedCoordinates = HashMap<String, HashMap<String, BTreeSet<usize>>>;
+
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
 pub(super) struct CoordinateDatasets {
     coordinates: HashMap<u64, Arc<AxisCoordinates>>,
     /// The datasets by their names without groups, except for those that are further names of others.
     by_base: Option<HashMap<String, Vec<usize>>>,
-    /// The one-dimensional datasets that attributes `coordinates` name, by their dimensions.
-    named: Option<HashMap<String, Vec<usize>>>,
+    named: Option<NamedCoordinates>,
+    /// The ids of datasets that cannot be coordinates, which warnings have reported.
+    pub unusable: HashSet<u64>,
     /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }
@@ -65,55 +69,68 @@ impl CoordinateDatasets {
         only(datasets.filter(|dataset| is_candidate(dataset)))
     }
 
-    /// Returns the datasets along a dimension that the attribute `coordinates` of any dataset with this
-    /// dimension names: those in the group of `dataset`, or else in the closest group around it with
-    /// any, or else in all groups.
+    /// Returns the datasets that the attribute `coordinates` of any dataset names for a dimension of `dataset`:
+    /// those named or stored in its group, or if there are none, in the closest group around it.
     fn named_along<'a>(
         &mut self,
         file: &'a dyn ArrayFile,
         dataset: &Dataset,
         dimension: &str,
         extent: u64,
+        given: Option<&[String]>,
     ) -> Vec<&'a Dataset> {
         if self.named.is_none() {
-            self.named = Some(self.find_named(file));
+            self.named = Some(self.find_named(file, given));
         }
-        let named = self.named.iter().flat_map(|named| named.get(dimension));
-        let named: Vec<_> = named
-            .flatten()
-            .filter_map(|number| file.datasets().get(*number))
-            .filter(|named| can_stand_along(file, named, extent))
-            .collect();
-        for group in enclosing(dataset.name()) {
-            let inside = |named: &&&Dataset| self::group(named.name()) == group;
-            let inside: Vec<_> = named.iter().filter(inside).copied().collect();
-            if !inside.is_empty() {
-                return inside;
-            }
-        }
-        named
+        let by_group = self.named.as_ref();
+        let by_group = by_group.and_then(|named| named.get(dimension));
+        let groups = enclosing(dataset.name());
+        let named = groups.filter_map(|group| by_group?.get(group));
+        let datasets = file.datasets();
+        let mut usable = named.map(|numbers| {
+            let named = numbers.iter().filter_map(|number| datasets.get(*number));
+            let named = named.filter(|named| can_stand_along(file, named, extent));
+            named.collect::<Vec<_>>()
+        });
+        usable.find(|named| !named.is_empty()).unwrap_or_default()
     }
 
-    fn find_named(&mut self, file: &dyn ArrayFile) -> HashMap<String, Vec<usize>> {
+    fn find_named(&mut self, file: &dyn ArrayFile, given: Option<&[String]>) -> NamedCoordinates {
         let datasets = file.datasets().iter().enumerate();
         let numbers: HashMap<_, _> = datasets.map(|(number, one)| (one.id(), number)).collect();
-        let mut by_dimension: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_dimension = NamedCoordinates::new();
         for dataset in file.datasets() {
-            let Some(metadata) = file.metadata(dataset) else {
+            let metadata = file.metadata(dataset);
+            let Some((metadata, named)) =
+                metadata.and_then(|metadata| Some((metadata, metadata.attrs.get(COORDINATES)?)))
+            else {
                 continue;
             };
-            let Some(names) = metadata.attrs.get(COORDINATES) else {
+            if file.link_target(dataset).is_some() {
                 continue;
+            }
+            let names = match metadata.dim_names.as_slice() {
+                [] => given.unwrap_or_default(),
+                stored => stored,
             };
-            for found in named_coordinates(file, dataset, names, self) {
-                let dimension = dimension(file, found);
-                if let Some(number) = numbers.get(&found.id())
-                    && (metadata.dim_names.is_empty()
-                        || metadata.dim_names.iter().any(|name| name == dimension))
+            if names.len() != dataset.shape().len() {
+                continue;
+            }
+            let found = named_coordinates(file, dataset, named, self);
+            for coordinates in &found {
+                let own = dimension(file, coordinates);
+                let is_own = |name: &&String| *name == own;
+                let free =
+                    || Some(&names[axis_of_free(file, dataset, names, &found, coordinates)?]);
+                if let Some(number) = numbers.get(&coordinates.id())
+                    && let Some(name) = names.iter().find(is_own).or_else(free)
                 {
-                    let named = by_dimension.entry(dimension.to_string()).or_default();
-                    if !named.contains(number) {
-                        named.push(*number);
+                    let by_group = by_dimension.entry(name.clone()).or_default();
+                    for group in [group(dataset.name()), group(coordinates.name())] {
+                        by_group
+                            .entry(group.to_string())
+                            .or_default()
+                            .insert(*number);
                     }
                 }
             }
@@ -337,16 +354,19 @@ pub(in crate::provider) fn base(name: &str) -> &str {
 ///    variable: NetCDF User's Guide, CF section 1.3).
 /// 2. The one-dimensional dataset with the name of the dimension in the same group, or in the closest
 ///    group around it, if it is as long as the axis and its own dimension does not have another name.
-/// 3. The only one-dimensional dataset along the dimension that an attribute `coordinates` names (CF
-///    section 5), whether of this dataset or of another one with the dimension. All tables of a file must
-///    have the same coordinates along a dimension, or joins by it would pair other cells.
-/// 4. A one-dimensional dataset that the attribute `coordinates` names, and which has no dimension of
-///    this dataset, if it is the only one as long as the axis, and no other axis is as long.
+/// 3. The only one-dimensional dataset that the attribute `coordinates` (CF section 5) of any dataset with
+///    the dimension names for it, so that all tables of a file have the same coordinates along a
+///    dimension. These coordinates belong to the dimension that their own `dim_names` give, else to the
+///    dimension of their own name. If names do not decide, they belong to the only axis of their length,
+///    provided that no other dataset in the attribute fits that axis.
+///
+/// `given` are names for the dimensions of datasets that have none.
 pub(super) fn find<'a>(
     file: &'a dyn ArrayFile,
     dataset: &'a Dataset,
     names: &[String],
     axis: usize,
+    given: Option<&[String]>,
     shared: &mut CoordinateDatasets,
 ) -> Option<(&'a Dataset, CoordinateSource)> {
     // The coordinates are beside the dataset that a soft link leads to.
@@ -371,23 +391,44 @@ pub(super) fn find<'a>(
             }
         }
     }
-    let along = names.get(axis).map_or(Vec::new(), |name| {
-        shared.named_along(file, dataset, name, extent)
-    });
-    let found = match along.as_slice() {
-        [] => {
+    let found = match names.get(axis) {
+        Some(name) => only(
+            shared
+                .named_along(file, dataset, name, extent, given)
+                .into_iter(),
+        )?,
+        None => {
             let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
-            let is_free = |found: &&Dataset| {
-                found.shape() == [extent] && names.iter().all(|name| dimension(file, found) != name)
-            };
             let named = named_coordinates(file, dataset, named, shared);
-            let same_lengths = dataset.shape().iter().filter(|other| **other == extent);
-            only(named.into_iter().filter(is_free)).filter(|_| same_lengths.count() == 1)?
+            let fits = |found: &&Dataset| {
+                axis_of_free(file, dataset, names, &named, found) == Some(axis)
+                    && can_stand_along(file, found, extent)
+            };
+            named.iter().copied().find(fits)?
         }
-        along => only(along.iter().copied())?,
     };
     let source = CoordinateSource::CoordinatesAttribute(found.name().to_string());
-    can_stand_along(file, found, extent).then_some((found, source))
+    Some((found, source))
+}
+
+/// Returns the axis of coordinates without one of the dimensions of a dataset: the only axis of their length,
+/// if no others among `named` fit it.
+fn axis_of_free(
+    file: &dyn ArrayFile,
+    dataset: &Dataset,
+    names: &[String],
+    named: &[&Dataset],
+    coordinates: &Dataset,
+) -> Option<usize> {
+    let length = coordinates.shape();
+    let is_free = |one: &&&Dataset| {
+        one.shape() == length && names.iter().all(|name| dimension(file, one) != name)
+    };
+    let fitting = only(named.iter().filter(is_free))?;
+    let axes = dataset.shape().iter().enumerate();
+    let axis = only(axes.filter(|(_, extent)| [**extent] == length));
+    let (axis, _) = axis.filter(|_| fitting.id() == coordinates.id())?;
+    Some(axis)
 }
 
 /// Returns the one-dimensional datasets that `names`, the attribute `coordinates` of a dataset, names.

@@ -9,7 +9,9 @@ use tet_sql::format::array::ArrayFile;
 use tet_sql::format::hdf5::Hdf5File;
 use tet_sql::format::tet::verify::{VerifyOptions, verify_arrays};
 use tet_sql::format::zarr::{OutwardLinks, ZarrFile};
+use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
+use tet_sql::provider::source::container::Container;
 use tet_sql::{Access, ArrayOptions};
 
 use super::path;
@@ -33,6 +35,46 @@ async fn all_tables_have_the_coordinates_that_one_attribute_names() {
         let ctx = open(&path(file), options).await;
         assert_eq!(rows(&ctx, "SELECT value FROM t WHERE z = 1").await, ["2.0"]);
     }
+}
+
+#[tokio::test]
+async fn coordinates_stay_within_their_groups() {
+    let ctx = open(&path("profiles.nc"), ArrayOptions::new()).await;
+    for (table, expected) in [
+        ("a.u", "1000.0 850.0 500.0"),
+        ("b.u", "0 1 2"),
+        ("c.u", "1000.0 850.0 500.0"),
+    ] {
+        let found = rows(&ctx, &format!("SELECT z FROM {table}")).await;
+        assert_eq!(found.join(" "), expected, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn missing_coordinates_do_not_fail_other_tables() {
+    let file = path("profiles.nc");
+    let ctx = open(&file, ArrayOptions::new()).await;
+    for table in ["temp", "qc", "time"] {
+        let obs = rows(&ctx, &format!("SELECT obs FROM {table}")).await;
+        assert_eq!(obs, ["0", "1", "2"], "{table}");
+    }
+    let sql = "SELECT time.value, temp.value FROM temp JOIN time USING (obs)";
+    let expected = ["0.0 1.0", "NULL 2.0", "2.0 3.0"];
+    assert_eq!(rows(&ctx, sql).await, expected);
+    let sql = "SELECT station, value FROM flow";
+    assert_eq!(rows(&ctx, sql).await, ["Ulm 1.0", " 2.0", "Bonn 3.0"]);
+    assert_eq!(
+        rows(&ctx, "SELECT value FROM name").await,
+        ["Ulm", "NULL", "Bonn"]
+    );
+    let array: Arc<dyn ArrayFile> = Arc::new(Hdf5File::open(&file, Access::Pread).unwrap());
+    let container = ArrayContainer::new(array, &ArrayOptions::new());
+    let warnings = container.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].ends_with("; the indices take their place"),
+        "{warnings:?}"
+    );
 }
 
 #[tokio::test]
@@ -132,6 +174,22 @@ async fn conversion_to_tet_keeps_nulls() {
 }
 
 #[tokio::test]
+async fn converted_arrays_keep_coordinates_that_others_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for extension in ["zarr", "tet"] {
+        let output = directory.path().join("u").with_extension(extension);
+        let input = path("conventions.nc#u");
+        let progress = ConvertProgress::default();
+        convert(&input, &output, &ConvertOptions::default(), &progress)
+            .await
+            .unwrap();
+        let ctx = open(&output, ArrayOptions::new()).await;
+        let sql = "SELECT z FROM u WHERE y = 0";
+        assert_eq!(rows(&ctx, sql).await, ["1000.0", "850.0", "500.0"]);
+    }
+}
+
+#[tokio::test]
 async fn errors_tell_why_a_dataset_is_left_out() {
     let file = path("conventions_4.nc");
     let ctx = open(&file, ArrayOptions::new()).await;
@@ -156,6 +214,14 @@ async fn damaged_files_are_not_sound() {
         };
         let report = verified(Arc::new(file));
         assert_eq!(report.ok, is_sound, "{length}: {:?}", report.findings);
+    }
+    // Neither an empty dataset nor a user block that was removed is damage.
+    let bytes = std::fs::read(path("empty.h5")).unwrap();
+    for length in [0, 512] {
+        std::fs::write(&cut, &bytes[length..]).unwrap();
+        let file = Hdf5File::open(&cut, Access::Pread).unwrap();
+        assert_eq!(file.warnings().len(), 1, "{:?}", file.warnings());
+        assert!(verified(Arc::new(file)).ok);
     }
     let zarr = directory.path().join("a.zarr");
     let options = ConvertOptions::default();
