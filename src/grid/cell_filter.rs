@@ -5,9 +5,12 @@ use multiversion::multiversion;
 
 use crate::grid::reduce::CellType;
 use crate::grid::reduce::cell::{Cell, Keep, Within};
+use crate::grid::reduce::kernel_input::prefetch;
 
 /// The number of cells that are tested at once: one word of bits.
 const WORD: usize = 64;
+/// The prefetch distance in bytes, from the cells being tested to the cells being fetched from memory.
+const AHEAD: usize = 2048;
 
 /// A filter that keeps the stored cells whose values lie in ranges, or all other cells.
 ///
@@ -87,6 +90,7 @@ fn test_all<C: Cell>(
 ) {
     let (words, rest) = cells.as_chunks::<WORD>();
     for cells in words {
+        prefetch(cells, AHEAD);
         let mut kept = [0; WORD];
         test_some(cells, within, fill, keeps_others, &mut kept);
         bits.extend_from_slice(&packed(&kept).to_le_bytes());

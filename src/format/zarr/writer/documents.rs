@@ -209,8 +209,8 @@ fn typed(attributes: &BTreeMap<String, String>) -> Map<String, Value> {
         });
         let values = values.collect::<Option<Vec<_>>>()?;
         // The form in which readers write lists. Other texts are what their author wrote.
-        let is_list =
-            values.len() > 1 && (!text.contains(' ') || json!(values).to_string() == text);
+        let is_written = || serde_json::to_string(&values).is_ok_and(|written| written == text);
+        let is_list = values.len() > 1 && (!text.contains(' ') || is_written());
         is_list.then_some(values)
     };
     let value = |key: &str, text: &str| match list(text) {
