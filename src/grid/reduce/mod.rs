@@ -41,7 +41,7 @@ pub(super) mod cell;
 mod deviations;
 mod extremes;
 mod group_counts;
-pub(in crate::grid) mod kernel_input;
+pub(super) mod kernel_input;
 mod layout;
 mod mask;
 mod moments;
