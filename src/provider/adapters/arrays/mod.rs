@@ -18,8 +18,10 @@ mod wide;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use array::StoredArray;
 pub use container::ArrayContainer;
+#[cfg(feature = "cli")]
+pub(in crate::provider) use coordinates::COORDINATES;
 pub use coordinates::named_datasets;
-pub(in crate::provider) use coordinates::{COORDINATES, base, group};
+pub(in crate::provider) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{
     ARROW_TYPE, DATE, MEANINGFUL, NUMPY_TYPE, TIMESTAMP, UNPACK_ATTRIBUTES,
