@@ -25,7 +25,7 @@ mod writing;
 
 #[cfg(any(feature = "hdf5", feature = "zarr"))]
 pub(crate) use boxes::BoxCopy;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "zarr"))]
 pub(crate) use boxes::copy_chunk;
 #[cfg(feature = "zarr")]
 pub(crate) use buffers::repeated;

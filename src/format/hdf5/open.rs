@@ -273,7 +273,8 @@ impl Builder<'_> {
                     shape.pop();
                     dimensions.names.pop();
                 }
-                let texts = self.texts(&array, &shape, &missing_texts(attributes))?;
+                let missing = missing_texts(attributes, array.element.kind);
+                let texts = self.texts(&array, &shape, &missing)?;
                 array.codes = texts.codes;
                 metadata.attrs.extend(texts.attributes);
                 let chunk_shape = contiguous_chunk(&shape, Dtype::I64.size());
@@ -348,7 +349,7 @@ impl Builder<'_> {
 }
 
 /// Returns the strings that stand for null in an array of strings.
-fn missing_texts(attributes: &Attributes) -> Vec<String> {
+fn missing_texts(attributes: &Attributes, kind: ElementKind) -> Vec<String> {
     let [fill, missing, other] = FILL_ATTRIBUTES.map(|name| attributes.get(name));
     let other = other.filter(|_| fill.is_none() && missing.is_none());
     let values = [fill, missing, other].into_iter().flatten();
@@ -356,8 +357,10 @@ fn missing_texts(attributes: &Attributes) -> Vec<String> {
         Value::Texts(texts) => texts.as_slice(),
         _ => &[],
     });
-    // Zeros pad strings, so that an empty string need not stand for null.
-    texts.filter(|text| !text.is_empty()).cloned().collect()
+    // Zeros pad strings of fixed length, so that an empty one need not stand for null.
+    let can_be_empty = matches!(kind, ElementKind::VariableText);
+    let texts = texts.filter(|text| can_be_empty || !text.is_empty());
+    texts.cloned().collect()
 }
 
 /// Returns `true` for a dataset of single characters, which may form strings along the last dimension.

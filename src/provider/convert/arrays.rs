@@ -294,9 +294,7 @@ impl ConversionPlan<'_> {
             let renamed = rename_repeated(self.file.as_ref(), dataset, &mut metadata.dim_names);
             self.warnings.extend(renamed);
         }
-        if self.named.iter().all(|name| name != dataset.name()) {
-            name_coordinates(&self.named, dataset, &mut metadata);
-        }
+        name_coordinates(&self.named, dataset, &mut metadata);
         if metadata.dim_names.is_empty()
             && let Some(dims) = &self.options.dims
         {

@@ -15,6 +15,9 @@ const MAX_PART: usize = 255;
 /// Maximum depth of nested groups that readers search.
 const MAX_PARTS: usize = 32;
 
+/// The attribute of NetCDF that names the encoding of characters.
+const ENCODING: &str = "_Encoding";
+
 /// An array to be written.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -92,6 +95,8 @@ impl Plan {
         attributes.remove(DIMENSIONS);
         if categories.is_some() {
             attributes.retain(|key, _| !key.starts_with(Categories::ATTRIBUTE));
+            // The strings are UTF-8, and xarray would decode them once more.
+            attributes.remove(ENCODING);
         }
         let bits = |fill: &Option<String>| {
             let fill = fill.as_ref().filter(|_| categories.is_none());

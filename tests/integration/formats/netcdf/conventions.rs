@@ -177,6 +177,15 @@ async fn conversion_to_tet_keeps_nulls() {
 async fn converted_arrays_keep_coordinates_that_others_name() {
     let directory = tempfile::tempdir().unwrap();
     for extension in ["zarr", "tet"] {
+        let output = directory.path().join("lev").with_extension(extension);
+        let input = path("conventions.nc#lev");
+        let (options, progress) = (ConvertOptions::default(), ConvertProgress::default());
+        convert(&input, &output, &options, &progress).await.unwrap();
+        let ctx = open(&output, ArrayOptions::new()).await;
+        assert_eq!(
+            rows(&ctx, "SELECT value FROM lev WHERE z = 850").await,
+            ["850.0"]
+        );
         let output = directory.path().join("u").with_extension(extension);
         let input = path("conventions.nc#u");
         let progress = ConvertProgress::default();
