@@ -273,8 +273,8 @@ impl Builder<'_> {
                     shape.pop();
                     dimensions.names.pop();
                 }
-                let missing = missing_texts(attributes, array.element.kind);
-                let texts = self.texts(&array, &shape, &missing)?;
+                let nulls = null_texts(attributes, array.element.kind);
+                let texts = self.texts(&array, &shape, &nulls)?;
                 array.codes = texts.codes;
                 metadata.attrs.extend(texts.attributes);
                 let chunk_shape = contiguous_chunk(&shape, Dtype::I64.size());
@@ -290,13 +290,8 @@ impl Builder<'_> {
     }
 
     /// Reads an array of strings. `shape` may have one dimension less than the stored array. The strings
-    /// `missing` are null.
-    fn texts(
-        &mut self,
-        array: &Hdf5Array,
-        shape: &[u64],
-        missing: &[String],
-    ) -> Found<text::Texts> {
+    /// `nulls` stand for null.
+    fn texts(&mut self, array: &Hdf5Array, shape: &[u64], nulls: &[String]) -> Found<text::Texts> {
         let stored = &array.stored;
         let size = array.element.size;
         let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
@@ -343,13 +338,13 @@ impl Builder<'_> {
             array.element.kind,
             &elements,
             size,
-            missing,
+            nulls,
         )
     }
 }
 
 /// Returns the strings that stand for null in an array of strings.
-fn missing_texts(attributes: &Attributes, kind: ElementKind) -> Vec<String> {
+fn null_texts(attributes: &Attributes, kind: ElementKind) -> Vec<String> {
     let [fill, missing, other] = FILL_ATTRIBUTES.map(|name| attributes.get(name));
     let other = other.filter(|_| fill.is_none() && missing.is_none());
     let values = [fill, missing, other].into_iter().flatten();

@@ -25,7 +25,7 @@ pub(super) struct Texts {
 }
 
 /// Decodes the elements of an array of strings. Codes are assigned in the order of first appearance.
-/// `size` is the number of bytes of an element. The strings `missing` have the code for null.
+/// `size` is the number of bytes of an element. The strings `nulls` have the code for null.
 ///
 /// # Errors
 /// Returns a message if a string cannot be read or is too long.
@@ -35,7 +35,7 @@ pub(super) fn decode(
     kind: ElementKind,
     elements: &[u8],
     size: usize,
-    missing: &[String],
+    nulls: &[String],
 ) -> Found<Texts> {
     let mut known = BTreeMap::new();
     let mut codes = Vec::with_capacity(elements.len() / size.max(1));
@@ -54,7 +54,7 @@ pub(super) fn decode(
                 text.len()
             ));
         }
-        if missing.contains(&text) {
+        if nulls.contains(&text) {
             codes.push(MISSING);
             continue;
         }

@@ -99,7 +99,7 @@ pub(super) fn default_fill(attributes: &[Attribute], nc_type: NcType) -> Option<
 }
 
 /// Returns the strings that stand for null in a variable of characters.
-pub(super) fn missing_texts(attributes: &[Attribute], encoding: Encoding) -> Vec<String> {
+pub(super) fn null_texts(attributes: &[Attribute], encoding: Encoding) -> Vec<String> {
     let named = |name| attributes.iter().find(|attribute| attribute.name == name);
     let [fill, missing, other] = FILL_ATTRIBUTES.map(named);
     let other = other.filter(|_| fill.is_none() && missing.is_none());

@@ -234,8 +234,8 @@ impl NetcdfFile {
             Error::malformed(location, field, found, format!("at most {most}"))
         };
         let encoding = Encoding::of(&variable.attributes);
-        let missing = attributes::missing_texts(&variable.attributes, encoding);
-        let mut codes = NewCodes::new(width, encoding, &missing).map_err(malformed)?;
+        let nulls = attributes::null_texts(&variable.attributes, encoding);
+        let mut codes = NewCodes::new(width, encoding, &nulls).map_err(malformed)?;
         let runs = runs.within(self.storage.length(), width);
         let bytes = runs.length.saturating_mul(runs.count);
         if codes.must_read(bytes, budget).map_err(malformed)? {

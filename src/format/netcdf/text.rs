@@ -67,15 +67,15 @@ pub(super) struct NewCodes {
     codes: Codes,
     texts: BTreeMap<String, i64>,
     /// The number of strings that have the code for null.
-    missing: i64,
+    null_texts: i64,
 }
 
 impl NewCodes {
-    /// Creates codes for strings of `width` bytes. The strings `missing` have the code for null.
+    /// Creates codes for strings of `width` bytes. The strings `nulls` have the code for null.
     ///
     /// # Errors
     /// Fails if the strings are too long.
-    pub fn new(width: u64, encoding: Encoding, missing: &[String]) -> Result<Self, Exceeded> {
+    pub fn new(width: u64, encoding: Encoding, nulls: &[String]) -> Result<Self, Exceeded> {
         if width > MAX_TEXT as u64 {
             return Err(Exceeded {
                 field: "length of strings",
@@ -87,11 +87,11 @@ impl NewCodes {
             1 => Codes::Characters(Box::new([UNASSIGNED; 256])),
             _ => Codes::Texts(HashMap::new()),
         };
-        let texts: BTreeMap<_, _> = missing.iter().map(|text| (text.clone(), MISSING)).collect();
+        let texts: BTreeMap<_, _> = nulls.iter().map(|text| (text.clone(), MISSING)).collect();
         Ok(Self {
             encoding,
             codes,
-            missing: texts.len() as i64,
+            null_texts: texts.len() as i64,
             texts,
         })
     }
@@ -109,7 +109,7 @@ impl NewCodes {
         if text.len() > MAX_TEXT {
             return Err(Exceeded::new("length of a string", text.len(), MAX_TEXT));
         }
-        let next = self.texts.len() as i64 - self.missing;
+        let next = self.texts.len() as i64 - self.null_texts;
         let code = *self.texts.entry(text).or_insert(next);
         match &mut self.codes {
             Codes::Characters(codes) => {

@@ -30,8 +30,8 @@ const MAX_NAMED: usize = 64;
 /// The maximum number of times that are decoded to text when a file is opened.
 const MAX_DATES: u64 = 1 << 24;
 
-/// The one-dimensional datasets that attributes `coordinates` name: their indices, by dimension and by group.
-type NamedCoordinates = HashMap<String, HashMap<String, BTreeSet<usize>>>;
+/// The one-dimensional datasets that attributes `coordinates` name: their ids, by dimension and by group.
+type NamedCoordinates = HashMap<String, HashMap<String, BTreeSet<u64>>>;
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
@@ -87,8 +87,9 @@ impl CoordinateDatasets {
         let groups = enclosing(dataset.name());
         let named = groups.filter_map(|group| by_group?.get(group));
         let datasets = file.datasets();
-        let mut usable = named.map(|numbers| {
-            let named = numbers.iter().filter_map(|number| datasets.get(*number));
+        let mut usable = named.map(|ids| {
+            // The id of a dataset is its index.
+            let named = ids.iter().filter_map(|id| datasets.get(*id as usize));
             let named = named.filter(|named| can_stand_along(file, named, extent));
             named.collect::<Vec<_>>()
         });
@@ -96,8 +97,6 @@ impl CoordinateDatasets {
     }
 
     fn find_named(&mut self, file: &dyn ArrayFile, given: Option<&[String]>) -> NamedCoordinates {
-        let datasets = file.datasets().iter().enumerate();
-        let numbers: HashMap<_, _> = datasets.map(|(number, one)| (one.id(), number)).collect();
         let mut by_dimension = NamedCoordinates::new();
         for dataset in file.datasets() {
             let metadata = file.metadata(dataset);
@@ -122,15 +121,13 @@ impl CoordinateDatasets {
                 let is_own = |name: &&String| *name == own;
                 let free =
                     || Some(&names[axis_of_free(file, dataset, names, &found, coordinates)?]);
-                if let Some(number) = numbers.get(&coordinates.id())
-                    && let Some(name) = names.iter().find(is_own).or_else(free)
-                {
+                if let Some(name) = names.iter().find(is_own).or_else(free) {
                     let by_group = by_dimension.entry(name.clone()).or_default();
                     for group in [group(dataset.name()), group(coordinates.name())] {
                         by_group
                             .entry(group.to_string())
                             .or_default()
-                            .insert(*number);
+                            .insert(coordinates.id());
                     }
                 }
             }
