@@ -73,6 +73,10 @@ fn main() -> ExitCode {
 
 /// Reports the outcome, and returns the exit status for it.
 fn end(result: Result<(), Failure>) -> ExitCode {
+    if result.is_err() {
+        // A write that failed may have created its temporary directory again while it stopped.
+        tet_sql::format::remove_unfinished();
+    }
     match result {
         // The reader of standard output closed it, as in `tet-sql ... | head`.
         Ok(()) | Err(Failure::BrokenPipe | Failure::Enough) => ExitCode::SUCCESS,
@@ -82,8 +86,6 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         }
         Err(Failure::Told) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
-            // Delete the files of statements that did not stop in time.
-            tet_sql::format::remove_unfinished();
             session::shutdown::remove_temporary_directories();
             messages::note("cancelled");
             ExitCode::from(130)

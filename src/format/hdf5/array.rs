@@ -28,7 +28,7 @@ pub(super) struct Hdf5Array {
     pub fill: Vec<u8>,
     pub metadata: DatasetMetadata,
     /// For strings, the code of each cell; otherwise empty.
-    pub codes: Vec<i64>,
+    pub codes: Vec<u8>,
 }
 
 /// The location of the elements of a chunk.

@@ -273,12 +273,13 @@ impl ArrayFile for Hdf5File {
         let start = axes.fold(0, |start, (index, (extent, size))| {
             start * extent + index * size
         });
-        let count = dataset.chunk_cells(chunk);
-        let codes = &array.codes[start as usize..(start + count) as usize];
+        let (start, end) = (
+            start as usize,
+            (start + dataset.chunk_cells(chunk)) as usize,
+        );
+        let codes = &array.codes[start * size_of::<i64>()..end * size_of::<i64>()];
         context.cells.clear();
-        context
-            .cells
-            .extend(codes.iter().flat_map(|code| code.to_le_bytes()));
+        context.cells.extend_from_slice(codes);
         Ok(())
     }
 }

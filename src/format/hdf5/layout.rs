@@ -145,9 +145,8 @@ fn filters(source: &Source, messages: &[Message], size: u64) -> Found<Pipeline> 
     }
 }
 
-/// Returns the stored element that stands for elements that were never written: the fill value, or
-/// zeros if the dataset has none.
-pub(super) fn fill(source: &Source, messages: &[Message], size: u64) -> Vec<u8> {
+/// Returns the fill value of a dataset, the stored element that stands for elements that were never written.
+pub(super) fn fill(source: &Source, messages: &[Message], size: u64) -> Option<Vec<u8>> {
     let fills = [MSG_FILL_VALUE, MSG_FILL_VALUE_OLD]
         .into_iter()
         .filter_map(|kind| {
@@ -157,7 +156,5 @@ pub(super) fn fill(source: &Source, messages: &[Message], size: u64) -> Vec<u8> 
                 _ => None,
             }
         });
-    let fill = fills.into_iter().find(|value| value.len() as u64 == size);
-    // Elements are at most as large as the longest string.
-    fill.unwrap_or_else(|| vec![0; size as usize])
+    fills.into_iter().find(|value| value.len() as u64 == size)
 }

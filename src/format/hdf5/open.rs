@@ -8,12 +8,13 @@ use hdf5_reader::messages::MSG_DATATYPE;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    Dataset, DatasetMetadata, DecodeContext, Dtype, FILL_ATTRIBUTES, GroupAttributes, Warnings,
+    BoxCopy, Dataset, DatasetMetadata, DecodeContext, Dtype, GroupAttributes, Warnings,
     checked_product,
 };
 use crate::format::hdf5::array::{Hdf5Array, Opened};
+use crate::format::hdf5::cell_attributes::{self, UNSIGNED, null_texts};
 use crate::format::hdf5::layout::{self, Layout};
-use crate::format::hdf5::metadata::attributes::{Attributes, Number, Value};
+use crate::format::hdf5::metadata::attributes::Attributes;
 use crate::format::hdf5::metadata::dimensions::{self, Dimensions, Extent, Sized};
 use crate::format::hdf5::metadata::element::{Element, ElementKind};
 use crate::format::hdf5::metadata::heaps::Heaps;
@@ -22,18 +23,6 @@ use crate::format::hdf5::source::{Found, Source};
 use crate::format::hdf5::text::{self, MAX_TEXTS};
 use crate::format::npy::contiguous_chunk;
 
-/// The attributes of the NetCDF conventions that are converted to the type of the cells.
-const FILL_VALUE: &str = "_FillValue";
-const MISSING_VALUE: &str = "missing_value";
-/// Further attributes whose values are cells.
-const VALID_MIN: &str = "valid_min";
-const VALID_MAX: &str = "valid_max";
-const VALID_RANGE: &str = "valid_range";
-/// The attribute that overrides whether integers are unsigned.
-const UNSIGNED: &str = "_Unsigned";
-/// The CF attributes for enumerations.
-const FLAG_VALUES: &str = "flag_values";
-const FLAG_MEANINGS: &str = "flag_meanings";
 /// The minimum of the limit on the memory of a file's attributes, in bytes.
 const MIN_ATTRIBUTE_BYTES: u64 = 64 << 20;
 /// The maximum number of stored bytes of all strings of a file.
@@ -94,9 +83,10 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
     let mut budget = usize::try_from(budget).unwrap_or(usize::MAX);
     let mut attributes_of = |object: &Object, heaps: &mut Heaps, warnings: &mut Warnings| {
         let attributes = Attributes::read(source, &object.messages, heaps, &mut budget);
-        for found in &attributes.unreadable {
+        for (found, is_damaged) in &attributes.unreadable {
             let location = ErrorLocation::dataset(file.path, &object.path);
-            warnings.push(format!("{location}: {found}; the attribute is left out"));
+            let warning = format!("{location}: {found}; the attribute is left out");
+            warnings.push_if(*is_damaged, warning);
         }
         attributes
     };
@@ -129,7 +119,6 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
         file,
         heaps,
         text_bytes: MAX_TEXT_BYTES,
-        is_damaged: false,
         counted: HashSet::new(),
     };
     for ((object, _, attributes), dimensions) in described.iter().zip(&all) {
@@ -173,7 +162,7 @@ pub(super) fn open(file: &Opened<'_>) -> Result<Contents> {
                 contents.datasets.push(dataset);
                 contents.arrays.push(array);
             }
-            Err(found) if mem::take(&mut reader.is_damaged) => {
+            Err(found) if mem::take(&mut reader.heaps.is_damaged) => {
                 let warning = left_out(file.path, path, &found);
                 contents.warnings.push_damage(warning);
             }
@@ -202,8 +191,6 @@ struct Builder<'a> {
     heaps: Heaps,
     /// The number of bytes left for strings.
     text_bytes: u64,
-    /// `true` if the array that was built last is damaged.
-    is_damaged: bool,
     /// The names of the dimensions that are not only used for the characters of strings.
     counted: HashSet<String>,
 }
@@ -232,10 +219,15 @@ impl Builder<'_> {
         }
         let layout = Layout::of(source, &object.messages, &extent.shape, element.size)?;
         let name = renamed(path);
+        let is_short = dimensions.shape != extent.shape;
         let fill = layout::fill(source, &object.messages, element.size);
+        let beyond = || cell_attributes::fill_beyond(attributes, &element).filter(|_| is_short);
+        // Elements are at most as large as the longest string.
+        let zeros = || vec![0; element.size as usize];
+        let fill = fill.or_else(beyond).unwrap_or_else(zeros);
         let own = dimensions::variable_name(object.base_name());
         let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
-        let mut metadata = metadata(
+        let mut metadata = cell_attributes::metadata(
             attributes,
             &element,
             (!is_coordinate).then_some(fill.as_slice()),
@@ -263,19 +255,20 @@ impl Builder<'_> {
         let dataset = match array.element.kind.is_text() {
             false => Dataset::new(number, &name, array.element.dtype, &shape, &chunk_shape),
             true => {
-                // Strings are not padded to the length of an unlimited dimension.
-                shape.clone_from(&extent.shape);
+                let mut stored_shape = extent.shape.clone();
                 let last = dimensions.names.last().filter(|_| dimensions.are_stored);
                 // The last dimension counts the characters of strings.
                 if is_of_characters(source, object)
                     && last.is_some_and(|last| !self.counted.contains(last))
                 {
                     shape.pop();
+                    stored_shape.pop();
                     dimensions.names.pop();
+                    dimensions.scales.pop();
                 }
                 let nulls = null_texts(attributes, array.element.kind);
-                let texts = self.texts(&array, &shape, &nulls)?;
-                array.codes = texts.codes;
+                let texts = self.texts(&array, &stored_shape, &nulls)?;
+                array.codes = self.padded(&texts.codes, &stored_shape, &shape)?;
                 metadata.attrs.extend(texts.attributes);
                 let chunk_shape = contiguous_chunk(&shape, Dtype::I64.size());
                 Dataset::new(number, &name, Dtype::I64, &shape, &chunk_shape)
@@ -285,6 +278,7 @@ impl Builder<'_> {
             .check(self.file.path)
             .map_err(|error| error.to_string())?;
         metadata.dim_names = dimensions.names;
+        metadata.dim_ids = dimensions.scales;
         array.metadata = metadata;
         Ok((dataset, array))
     }
@@ -294,15 +288,9 @@ impl Builder<'_> {
     fn texts(&mut self, array: &Hdf5Array, shape: &[u64], nulls: &[String]) -> Found<text::Texts> {
         let stored = &array.stored;
         let size = array.element.size;
-        let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
-        let count = count
-            .ok_or_else(|| format!("strings in the shape {shape:?}, more than {MAX_TEXTS}"))?;
+        let count = text_count(shape)?;
         let bytes = checked_product(stored.shape()).and_then(|cells| cells.checked_mul(size));
-        let bytes = bytes.filter(|bytes| *bytes <= self.text_bytes);
-        let bytes = bytes.ok_or_else(|| {
-            format!("strings that, with those before, are more than {MAX_TEXT_BYTES} bytes")
-        })?;
-        self.text_bytes -= bytes;
+        let bytes = self.take_text_bytes(bytes)?;
         let mut elements = vec![0; bytes as usize];
         let mut context = DecodeContext::default();
         let chunks = stored
@@ -314,11 +302,11 @@ impl Builder<'_> {
             let chunk = stored.chunk_at(ordinal);
             let read = array.read(self.file, stored, &chunk, None, &mut context);
             read.map_err(|error| {
-                self.is_damaged = true;
+                self.heaps.is_damaged = true;
                 error.to_string()
             })?;
             let (from, extents) = stored.chunk_bounds(&chunk);
-            let copy = crate::format::array::BoxCopy {
+            let copy = BoxCopy {
                 source_shape: &extents,
                 from: &vec![0; extents.len()],
                 target_shape: stored.shape(),
@@ -328,34 +316,54 @@ impl Builder<'_> {
             };
             copy.run(&context.cells, &mut elements);
         }
-        if count == 0 {
-            return Ok(text::Texts::default());
-        }
-        let size = elements.len() / count as usize;
         text::decode(
             self.file.source,
             &mut self.heaps,
             array.element.kind,
             &elements,
-            size,
+            count as usize,
             nulls,
         )
     }
+
+    /// Returns the codes as bytes, with the code for null beyond the stored shape.
+    fn padded(&mut self, codes: &[i64], stored_shape: &[u64], shape: &[u64]) -> Found<Vec<u8>> {
+        let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()).collect();
+        if shape == stored_shape {
+            return Ok(bytes);
+        }
+        let count = text_count(shape)?;
+        let size = Dtype::I64.size();
+        self.take_text_bytes(Some(count * size))?;
+        let mut padded = text::MISSING.to_le_bytes().repeat(count as usize);
+        let origin = vec![0; shape.len()];
+        let copy = BoxCopy {
+            source_shape: stored_shape,
+            from: &origin,
+            target_shape: shape,
+            to: &origin,
+            extents: stored_shape,
+            size,
+        };
+        copy.run(&bytes, &mut padded);
+        Ok(padded)
+    }
+
+    /// Counts bytes of strings against their limit; `None` stands for more than can be counted.
+    fn take_text_bytes(&mut self, bytes: Option<u64>) -> Found<u64> {
+        let bytes = bytes.filter(|bytes| *bytes <= self.text_bytes);
+        let bytes = bytes.ok_or_else(|| {
+            format!("strings that, with those before, are more than {MAX_TEXT_BYTES} bytes")
+        })?;
+        self.text_bytes -= bytes;
+        Ok(bytes)
+    }
 }
 
-/// Returns the strings that stand for null in an array of strings.
-fn null_texts(attributes: &Attributes, kind: ElementKind) -> Vec<String> {
-    let [fill, missing, other] = FILL_ATTRIBUTES.map(|name| attributes.get(name));
-    let other = other.filter(|_| fill.is_none() && missing.is_none());
-    let values = [fill, missing, other].into_iter().flatten();
-    let texts = values.flat_map(|value| match value {
-        Value::Texts(texts) => texts.as_slice(),
-        _ => &[],
-    });
-    // Zeros pad strings of fixed length, so that an empty one need not stand for null.
-    let can_be_empty = matches!(kind, ElementKind::VariableText);
-    let texts = texts.filter(|text| can_be_empty || !text.is_empty());
-    texts.cloned().collect()
+/// Returns the number of strings of an array.
+fn text_count(shape: &[u64]) -> Found<u64> {
+    let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
+    count.ok_or_else(|| format!("strings in the shape {shape:?}, more than {MAX_TEXTS}"))
 }
 
 /// Returns `true` for a dataset of single characters, which may form strings along the last dimension.
@@ -373,122 +381,4 @@ fn renamed(path: &str) -> String {
     let base = path.rsplit('/').next().unwrap_or(path);
     let group = &path[..path.len() - base.len()];
     format!("{group}{}", dimensions::variable_name(base))
-}
-
-/// Converts the attributes of a dataset to text.
-///
-/// Fill values become values of the cells. `fill` is the stored element of cells that were never
-/// written; `None` for coordinates, which are never null. `has_sign` is `true` if an attribute gives the sign of the
-/// cells, so that fill values may be written for the other sign.
-fn metadata(
-    attributes: &Attributes,
-    element: &Element,
-    fill: Option<&[u8]>,
-    has_sign: bool,
-) -> DatasetMetadata {
-    let mut metadata = DatasetMetadata::default();
-    for attribute in &attributes.list {
-        let name = attribute.name.as_str();
-        let is_sign = name == UNSIGNED && element.integers().is_some();
-        if dimensions::is_hidden(name) || is_sign {
-            continue;
-        }
-        let text = match name {
-            VALID_MIN | VALID_MAX | VALID_RANGE if has_sign => {
-                fill_text(&attribute.value, element, has_sign)
-            }
-            FILL_VALUE | MISSING_VALUE => fill_text(&attribute.value, element, has_sign),
-            _ => attribute.value.text(),
-        };
-        if let Some(text) = text {
-            metadata.attrs.insert(name.to_string(), text);
-        }
-    }
-    if let Some(default) = fill.and_then(|fill| default_fill(element, fill))
-        && !metadata.attrs.contains_key(FILL_VALUE)
-        && !has_sign
-    {
-        metadata.default_fill = Some(default);
-    }
-    if !element.names.is_empty() && !metadata.attrs.contains_key(FLAG_MEANINGS) {
-        let values: Vec<_> = element
-            .names
-            .iter()
-            .map(|(_, value)| value.to_string())
-            .collect();
-        // Meanings are separated by spaces.
-        let words = element
-            .names
-            .iter()
-            .map(|(name, _)| name.replace(char::is_whitespace, "_"));
-        let words: Vec<_> = words.collect();
-        metadata
-            .attrs
-            .insert(FLAG_VALUES.to_string(), format!("[{}]", values.join(",")));
-        metadata
-            .attrs
-            .insert(FLAG_MEANINGS.to_string(), words.join(" "));
-    }
-    metadata
-}
-
-/// Returns NetCDF's default fill value of this type, if `fill` is that value. Readers of NetCDF treat it
-/// as null even without the attribute `_FillValue`.
-fn default_fill(element: &Element, fill: &[u8]) -> Option<String> {
-    let text = match element.dtype {
-        Dtype::I16 => "-32767",
-        Dtype::I32 => "-2147483647",
-        Dtype::I64 => "-9223372036854775806",
-        Dtype::U16 => "65535",
-        Dtype::U32 => "4294967295",
-        Dtype::U64 => "18446744073709551614",
-        Dtype::F32 | Dtype::F64 => "9.969209968386869e36",
-        Dtype::I8 | Dtype::U8 | Dtype::F16 => return None,
-    };
-    let mut expected = match element.dtype {
-        Dtype::F32 => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),
-        Dtype::F64 => text.parse::<f64>().ok()?.to_le_bytes().to_vec(),
-        _ => text.parse::<i128>().ok()?.to_le_bytes().to_vec(),
-    };
-    expected.truncate(fill.len());
-    match element.kind {
-        ElementKind::Plain => {}
-        ElementKind::Swapped => expected.reverse(),
-        _ => return None,
-    }
-    (expected == fill).then(|| text.to_string())
-}
-
-/// Converts fill values to text, as a JSON list if there are several. Returns `None` for NaN, which needs
-/// no fill value, and for strings, whose codes are no values of the file.
-fn fill_text(value: &Value, element: &Element, has_sign: bool) -> Option<String> {
-    if element.kind.is_text() {
-        return None;
-    }
-    let number_text = |number: &Number| -> Option<String> {
-        let Some((min, max)) = element.integers() else {
-            return (!number.is_nan()).then(|| number.text());
-        };
-        let value = number.integer()?;
-        let value = match has_sign {
-            true => min + (value - min).rem_euclid(max - min + 1),
-            false => value,
-        };
-        Some(value.to_string())
-    };
-    let numbers: Vec<Number> = match value {
-        Value::Numbers(numbers) => numbers.clone(),
-        // Some writers store the number as text.
-        Value::Texts(texts) => {
-            let texts = texts.iter().filter_map(|text| text.trim().parse().ok());
-            texts.map(Number::Double).collect()
-        }
-        Value::References(_) => Vec::new(),
-    };
-    let texts: Vec<String> = numbers.iter().filter_map(number_text).collect();
-    match texts.as_slice() {
-        [] => None,
-        [only] => Some(only.clone()),
-        several => Some(format!("[{}]", several.join(","))),
-    }
 }

@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 1024;
 /// Maximum number of strings in an array, since they are read when the file is opened.
 pub(super) const MAX_TEXTS: u64 = 1 << 16;
 /// The code of null strings.
-const MISSING: i64 = -1;
+pub(super) const MISSING: i64 = -1;
 
 /// The codes of an array of strings, and the attributes that hold the string of each code.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Texts {
 }
 
 /// Decodes the elements of an array of strings. Codes are assigned in the order of first appearance.
-/// `size` is the number of bytes of an element. The strings `nulls` have the code for null.
+/// `count` is the number of strings, which may have no bytes. The strings `nulls` have the code for null.
 ///
 /// # Errors
 /// Returns a message if a string cannot be read or is too long.
@@ -34,12 +34,14 @@ pub(super) fn decode(
     heaps: &mut Heaps,
     kind: ElementKind,
     elements: &[u8],
-    size: usize,
+    count: usize,
     nulls: &[String],
 ) -> Found<Texts> {
     let mut known = BTreeMap::new();
-    let mut codes = Vec::with_capacity(elements.len() / size.max(1));
-    for element in elements.chunks_exact(size.max(1)) {
+    let mut codes = Vec::with_capacity(count);
+    let size = elements.len().checked_div(count).unwrap_or(0);
+    for number in 0..count {
+        let element = &elements[number * size..][..size];
         let text = match kind {
             ElementKind::VariableText => {
                 let text = heaps.value(source, element, 1, MAX_TEXT)?;

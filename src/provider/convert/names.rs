@@ -1,9 +1,7 @@
 //! The names of dimensions and of coordinates in the output of a conversion.
 
-use std::collections::HashSet;
-
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata};
-use crate::provider::adapters::arrays::{COORDINATES, base, group};
+use crate::provider::adapters::arrays::{COORDINATES, base, group, numbered};
 
 /// Adds datasets to the attribute `coordinates` of a dataset, unless it names them. The attributes of other
 /// datasets name them, which may not be in the output.
@@ -29,28 +27,9 @@ pub(super) fn name_coordinates(
 pub(super) fn rename_repeated(
     file: &dyn ArrayFile,
     dataset: &Dataset,
-    names: &mut [String],
+    names: &mut Vec<String>,
 ) -> Option<String> {
-    let stored = names.to_vec();
-    let is_repeated = |axis: &usize| stored[..*axis].contains(&stored[*axis]);
-    let repeated: Vec<usize> = (0..names.len()).filter(is_repeated).collect();
-    if repeated.is_empty() {
-        return None;
-    }
-    let datasets = file.datasets().iter();
-    let dimensions = datasets
-        .clone()
-        .filter_map(|dataset| file.metadata(dataset));
-    let mut taken: HashSet<String> = dimensions
-        .flat_map(|metadata| metadata.dim_names.iter().cloned())
-        .chain(datasets.map(|dataset| base(dataset.name()).to_string()))
-        .collect();
-    for axis in repeated {
-        let mut numbered = (2u64..).map(|number| format!("{}_{number}", stored[axis]));
-        if let Some(name) = numbered.find(|name| taken.insert(name.clone())) {
-            names[axis] = name;
-        }
-    }
+    let stored = std::mem::replace(names, numbered(file, names)?);
     Some(format!(
         "{}, dataset {:?}: dim_names is {stored:?}, expected distinct names; they become {names:?}",
         file.path().display(),

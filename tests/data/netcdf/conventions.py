@@ -1,5 +1,6 @@
 """Writes `conventions.nc`, a classic NetCDF file, `conventions_4.nc`, the same variables and a few more in NetCDF-4,
-`profiles.nc`, whose coordinates are named by attributes, and `empty.h5`, with a dataset without elements.
+`profiles.nc`, whose coordinates are named by attributes, `dimensions.nc`, whose groups share dimensions, and `empty.h5`,
+with a dataset without elements.
 
     python conventions.py
 
@@ -89,3 +90,41 @@ with h5py.File(HERE / "empty.h5", "w", userblock_size=512) as file:
     file["one"] = numpy.arange(3)
 write(HERE / "conventions.nc", "NETCDF3_CLASSIC")
 write(HERE / "conventions_4.nc", "NETCDF4")
+
+
+def write_dimensions(path):
+    """Writes a file whose groups share the dimensions of the root group."""
+    with netCDF4.Dataset(path, "w") as dataset:
+        dataset.createDimension("z", 3)
+        dataset.createDimension("x", 2)
+        dataset.createDimension("k", 2)
+        dataset.createDimension("width", 2)
+        dataset.createDimension("time", None)
+        # Only one group names coordinates for z, and only one has a coordinate variable for x.
+        dataset.createVariable("r", "f4", ("z", "x"))[:] = numpy.arange(6).reshape(3, 2)
+        inner = dataset.createGroup("inner")
+        inner.createVariable("lev", "f4", ("z",))[:] = [1000, 850, 500]
+        inner.createVariable("x", "f4", ("x",))[:] = [10, 20]
+        t = inner.createVariable("t", "f4", ("z",))
+        t.coordinates = "lev"
+        t[:] = [1, 2, 3]
+        dataset.createGroup("other").createVariable("s", "f4", ("x",))[:] = [5, 6]
+        # This group has dimensions of its own.
+        apart = dataset.createGroup("apart")
+        apart.createDimension("z", 3)
+        apart.createVariable("u", "f4", ("z",))[:] = [7, 8, 9]
+        # A covariance: one dimension twice.
+        dataset.createVariable("k", "i4", ("k",))[:] = [3, 5]
+        dataset.createVariable("cov", "f8", ("k", "k", "x"))[:] = numpy.arange(8).reshape(2, 2, 2)
+        # Shorter than their unlimited dimension, two of them without fill values.
+        dataset.createVariable("long", "f4", ("time",))[:] = numpy.arange(4)
+        dataset.createVariable("name", str, ("time",))[0] = "a"
+        dataset.createVariable("none", str, ("time",))
+        dataset.createVariable("letters", "S1", ("time", "width"))[:] = netCDF4.stringtochar(numpy.array(["ab", "c"], "S2"))
+        dataset.createVariable("short", "f4", ("time",), fill_value=False)[:2] = [1, 2]
+        counted = dataset.createVariable("counted", "i2", ("time",), fill_value=False)
+        counted.setncattr("scale", 1)
+        counted[:1] = 9
+
+
+write_dimensions(HERE / "dimensions.nc")

@@ -31,6 +31,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tet_sql::format::remove_unfinished;
 
 use self::arguments::Arguments;
 pub use self::arguments::Command;
@@ -83,6 +84,10 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };
+    if result.is_err() {
+        // A write that failed may have created its temporary directory again while it stopped.
+        remove_unfinished();
+    }
     if let (Err(Failure::Message(_)), Some(status)) = (&result, cancel::status()) {
         // The user asked for the cancellation, so it is not reported as an error.
         let _ = writeln!(io::stderr(), "cancelled");

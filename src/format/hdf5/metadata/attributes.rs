@@ -118,8 +118,8 @@ pub(in crate::format::hdf5) struct Attribute {
 #[derive(Debug, Default)]
 pub(in crate::format::hdf5) struct Attributes {
     pub list: Vec<Attribute>,
-    /// The reasons why attributes are left out.
-    pub unreadable: Vec<String>,
+    /// The reasons why attributes are left out, each with `true` if the file is damaged.
+    pub unreadable: Vec<(String, bool)>,
 }
 
 impl Attributes {
@@ -138,7 +138,7 @@ impl Attributes {
                 MSG_ATTRIBUTE => attributes.push(source, &message.body, heaps, budget),
                 MSG_ATTRIBUTE_INFO => {
                     if let Err(found) = attributes.read_heap(source, message, heaps, budget) {
-                        attributes.unreadable.push(found);
+                        attributes.unreadable.push((found, true));
                     }
                 }
                 _ => {}
@@ -203,7 +203,10 @@ impl Attributes {
             Ok((name, Some(value))) => self.list.push(Attribute { name, value }),
             // Values of other types, such as compounds, have no text.
             Ok((_, None)) => {}
-            Err(found) => self.unreadable.push(found),
+            Err(found) => {
+                let is_damaged = std::mem::take(&mut heaps.is_damaged);
+                self.unreadable.push((found, is_damaged));
+            }
         }
     }
 }

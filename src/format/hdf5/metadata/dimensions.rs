@@ -131,6 +131,8 @@ pub(in crate::format::hdf5) fn is_hidden(attribute: &str) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::format::hdf5) struct Dimensions {
     pub names: Vec<String>,
+    /// The address of the dimension scale of each dimension; empty if there are none.
+    pub scales: Vec<u64>,
     /// The extents. An unlimited dimension is as long as the longest dataset along it.
     pub shape: Vec<u64>,
     /// `true` if the file gives the dimensions, `false` if they are made up.
@@ -179,6 +181,7 @@ pub(in crate::format::hdf5) fn of_all(
                     .iter()
                     .map(|address| scales[address].name.to_string())
                     .collect(),
+                scales: axes.clone(),
                 shape: dataset.extent.shape.clone(),
                 are_stored: true,
             }
@@ -248,6 +251,7 @@ fn labelled(dataset: &Sized<'_>) -> Option<Dimensions> {
         distinct.len() == dataset.extent.shape.len() && distinct.len() == labels.len();
     (is_complete && !labels.is_empty()).then(|| Dimensions {
         names: labels.clone(),
+        scales: Vec::new(),
         shape: dataset.extent.shape.clone(),
         are_stored: true,
     })
@@ -292,6 +296,7 @@ fn make_up(datasets: &[Sized<'_>], found: &mut [Option<Dimensions>], parents: &[
             }
             found[number] = Some(Dimensions {
                 names,
+                scales: Vec::new(),
                 shape: dataset.extent.shape.clone(),
                 are_stored: false,
             });

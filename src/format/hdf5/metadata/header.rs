@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use hdf5_reader::checksum::jenkins_lookup3;
 use hdf5_reader::io::Cursor;
 use hdf5_reader::messages::shared::{self, SharedMessage};
 use hdf5_reader::messages::{HdfMessage, parse_message};
 
+use crate::format::hdf5::checked_blocks::read_checked;
 use crate::format::hdf5::source::{Found, Source};
 
 /// Maximum size of an object header in bytes, over all of its blocks.
@@ -148,7 +148,7 @@ impl Blocks {
         let size = u64::from_le_bytes(size);
         check_size(size)?;
         let total = prefix_bytes as u64 + size;
-        check_sum(source, address, total)?;
+        read_checked(source, address, total)?;
         let first = (plus(address, prefix_bytes as u64)?, size);
         Ok(Self::new(true, flags & 0x04 != 0, first))
     }
@@ -199,7 +199,7 @@ impl Blocks {
                     if !source.read(address, 4)?.starts_with(b"OCHK") {
                         return Err(format!("no continuation at {address:#x}"));
                     }
-                    check_sum(source, address, inner + 4)?;
+                    read_checked(source, address, inner + 4)?;
                     (plus(address, 4)?, inner)
                 }
             });
@@ -241,20 +241,6 @@ fn check_size(bytes: u64) -> Found<()> {
         true => Ok(()),
         false => Err(format!(
             "an object header of {bytes} bytes, more than {MAX_HEADER_BYTES}"
-        )),
-    }
-}
-
-/// Checks the checksum that follows `length` bytes.
-fn check_sum(source: &Source, address: u64, length: u64) -> Found<()> {
-    let bytes = source.read(address, length as usize + 4)?;
-    let (content, sum) = bytes.split_at(length as usize);
-    let stored = u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
-    let computed = jenkins_lookup3(content);
-    match stored == computed {
-        true => Ok(()),
-        false => Err(format!(
-            "a block at {address:#x} with the checksum {stored:#010x}, expected {computed:#010x}"
         )),
     }
 }

@@ -16,6 +16,8 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 pub(in crate::format::hdf5) struct Heaps {
     collections: HashMap<u64, Arc<GlobalHeapCollection>>,
     bytes: usize,
+    /// `true` if a value is missing or a collection is malformed.
+    pub is_damaged: bool,
 }
 
 impl Heaps {
@@ -51,6 +53,19 @@ impl Heaps {
             .filter(|length| *length <= most);
         let length =
             length.ok_or_else(|| format!("a value of {count} items, more than {most} bytes"))?;
+        let value = self.object(source, address, index, length);
+        self.is_damaged |= value.is_err();
+        value
+    }
+
+    /// Returns the first `length` bytes of an object of the collection at `address`.
+    fn object(
+        &mut self,
+        source: &Source,
+        address: u64,
+        index: u32,
+        length: usize,
+    ) -> Found<Vec<u8>> {
         let missing = || {
             format!(
                 "a reference to object {index} of the global heap at {address:#x}, which has no such object of {length} bytes"
@@ -76,7 +91,8 @@ impl Heaps {
         let objects = collection.objects.iter();
         let bytes: usize = objects.map(|object| object.data.len() + 32).sum();
         if self.bytes + bytes > MAX_KEPT_BYTES {
-            *self = Self::default();
+            self.collections.clear();
+            self.bytes = 0;
         }
         self.bytes += bytes;
         self.collections.insert(address, Arc::clone(&collection));

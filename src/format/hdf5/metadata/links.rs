@@ -15,6 +15,7 @@ use hdf5_reader::messages::symbol_table_msg::SymbolTableMessage;
 use hdf5_reader::symbol_table::SymbolTableNode;
 
 use crate::format::hdf5::metadata::header::Message;
+use crate::format::hdf5::metadata::heap_blocks::check_indirect_blocks;
 use crate::format::hdf5::source::{Found, Source};
 
 /// Maximum length of a member's name in bytes.
@@ -239,6 +240,7 @@ pub(in crate::format::hdf5) fn each_object(
     let (offset_size, length_size) = (source.offset_size, source.length_size);
     let heap = FractalHeap::parse_at_storage(source.bytes(), heap, offset_size, length_size);
     let heap = heap.map_err(|error| error.to_string())?;
+    check_indirect_blocks(source, &heap)?;
     let mut blocks = FractalHeapDirectBlockCache::default();
     for record in records {
         let (BTreeV2Record::LinkNameHash { heap_id, .. }

@@ -7,9 +7,10 @@ use arrow::datatypes::Field;
 
 use crate::grid::{Axis, CoordinateSource};
 use crate::provider::adapters::arrays::coordinates::{
-    COORDINATES, CoordinateDatasets, base, names_in, resolve,
+    COORDINATES, CoordinateDatasets, names_in, resolve,
 };
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
+use crate::provider::adapters::arrays::names::base;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::scan::grid::repeated::RepeatedGrid;
 use crate::provider::source::GridSource;

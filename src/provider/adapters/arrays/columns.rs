@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
+use crate::provider::adapters::arrays::names::numbered;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::VALUE;
 
@@ -25,7 +26,7 @@ pub(super) struct Axes {
 }
 
 /// Returns the axes of a dataset, named by the footer's `dim_names`, else by the option `dims` if
-/// it has one name per dimension, else `dim_0`, `dim_1`, ...
+/// it has one name per dimension, else `dim_0`, `dim_1`, ... Stored names that repeat are numbered.
 ///
 /// The coordinates of an axis are the footer labels bound to the axis, else the values of a
 /// coordinate dataset, else the indices from zero. Names and labels that do not fit the shape are
@@ -51,18 +52,28 @@ pub(super) fn axes(
     let stored = &metadata.dim_names;
     let given = options.dims.as_ref().filter(|names| fit(names));
     // One name per dimension, or none at all.
-    let names: &[String] = if fit(stored) {
-        stored
-    } else {
+    let mut names = stored.clone();
+    if !fit(stored) {
+        let are_complete = stored.len() == rank && !stored.contains(&String::new());
+        let numbered = || numbered(file.as_ref(), stored).filter(|_| are_complete);
+        names = given.cloned().or_else(numbered).unwrap_or_default();
+        let instead = match names.as_slice() {
+            [] => "they are ignored".to_string(),
+            names => format!("they become {names:?}"),
+        };
         if !stored.is_empty() {
             warn(
                 "dim_names",
                 format!("{stored:?}"),
                 format!("{rank} distinct names, one per dimension"),
-                "they are ignored",
+                &instead,
             );
         }
-        given.map_or(&[], Vec::as_slice)
+    }
+    // All axes of a repeated dimension have its coordinates.
+    let dimensions = match given {
+        None if !names.is_empty() => stored,
+        _ => &names,
     };
     let mut axes = Vec::with_capacity(rank);
     let mut of_coordinates = Vec::new();
@@ -73,11 +84,11 @@ pub(super) fn axes(
         };
         let found = if options.decode_coords {
             let given = options.dims.as_deref();
-            coordinates::find(file.as_ref(), dataset, names, number, given, shared)
+            coordinates::find(file.as_ref(), dataset, dimensions, number, given, shared)
         } else {
             None
         };
-        let labels = match metadata.labels(names, number, dataset.shape()) {
+        let labels = match metadata.labels(dimensions, number, dataset.shape()) {
             Some((labels, _)) if labels.iter().any(|label| label.len() > MAX_LABEL) => {
                 warn(
                     "coords",

@@ -17,11 +17,12 @@ use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::{
     ARROW_TYPE, Decoding, NUMPY_TYPE, UNPACK_ATTRIBUTES, duration, refused, time,
 };
+use crate::provider::adapters::arrays::names::{base, enclosing, group};
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 pub(in crate::provider) const COORDINATES: &str = "coordinates";
-/// Attributes of the CF conventions that name datasets.
+/// The attributes that name datasets.
 const NAMING: [&str; 4] = ["bounds", "climatology", COORDINATES, "grid_mapping"];
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
 const OF_TIMES: [&str; 3] = ["units", "calendar", NUMPY_TYPE];
@@ -30,8 +31,14 @@ const MAX_NAMED: usize = 64;
 /// The maximum number of times that are decoded to text when a file is opened.
 const MAX_DATES: u64 = 1 << 24;
 
-/// The one-dimensional datasets that attributes `coordinates` name: their ids, by dimension and by group.
-type NamedCoordinates = HashMap<String, HashMap<String, BTreeSet<u64>>>;
+/// The one-dimensional datasets that attributes `coordinates` name: their ids.
+#[derive(Debug, Default)]
+struct NamedCoordinates {
+    /// By the name of the dimension and by group.
+    by_name: HashMap<String, HashMap<String, BTreeSet<u64>>>,
+    /// By the id of the dimension. Coordinate variables are included.
+    by_dimension: HashMap<u64, BTreeSet<u64>>,
+}
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
@@ -70,26 +77,31 @@ impl CoordinateDatasets {
     }
 
     /// Returns the datasets that the attribute `coordinates` of any dataset names for a dimension of `dataset`:
-    /// those named or stored in its group, or if there are none, in the closest group around it.
+    /// those named or stored in its group, or if there are none, in the closest group around it. If there
+    /// are none either, those in any group that are along the same dimension of the file.
     fn named_along<'a>(
         &mut self,
         file: &'a dyn ArrayFile,
         dataset: &Dataset,
-        dimension: &str,
+        (dimension, id): (&str, Option<u64>),
         extent: u64,
         given: Option<&[String]>,
     ) -> Vec<&'a Dataset> {
         if self.named.is_none() {
             self.named = Some(self.find_named(file, given));
         }
-        let by_group = self.named.as_ref();
-        let by_group = by_group.and_then(|named| named.get(dimension));
+        let Some(all) = &self.named else {
+            return Vec::new();
+        };
+        let by_group = all.by_name.get(dimension);
         let groups = enclosing(dataset.name());
         let named = groups.filter_map(|group| by_group?.get(group));
-        let datasets = file.datasets();
+        let named = named.chain(id.and_then(|id| all.by_dimension.get(&id)));
         let mut usable = named.map(|ids| {
             // The id of a dataset is its index.
-            let named = ids.iter().filter_map(|id| datasets.get(*id as usize));
+            let named = ids
+                .iter()
+                .filter_map(|id| file.datasets().get(*id as usize));
             let named = named.filter(|named| can_stand_along(file, named, extent));
             named.collect::<Vec<_>>()
         });
@@ -97,17 +109,21 @@ impl CoordinateDatasets {
     }
 
     fn find_named(&mut self, file: &dyn ArrayFile, given: Option<&[String]>) -> NamedCoordinates {
-        let mut by_dimension = NamedCoordinates::new();
+        let mut all = NamedCoordinates::default();
         for dataset in file.datasets() {
-            let metadata = file.metadata(dataset);
-            let Some((metadata, named)) =
-                metadata.and_then(|metadata| Some((metadata, metadata.attrs.get(COORDINATES)?)))
-            else {
+            let is_link = file.link_target(dataset).is_some();
+            let Some(metadata) = file.metadata(dataset).filter(|_| !is_link) else {
                 continue;
             };
-            if file.link_target(dataset).is_some() {
-                continue;
+            if let ([id], [name]) = (metadata.dim_ids.as_slice(), metadata.dim_names.as_slice())
+                && name == base(dataset.name())
+            {
+                let by_id = all.by_dimension.entry(*id).or_default();
+                by_id.insert(dataset.id());
             }
+            let Some(named) = metadata.attrs.get(COORDINATES) else {
+                continue;
+            };
             let names = match metadata.dim_names.as_slice() {
                 [] => given.unwrap_or_default(),
                 stored => stored,
@@ -118,11 +134,14 @@ impl CoordinateDatasets {
             let found = named_coordinates(file, dataset, named, self);
             for coordinates in &found {
                 let own = dimension(file, coordinates);
-                let is_own = |name: &&String| *name == own;
-                let free =
-                    || Some(&names[axis_of_free(file, dataset, names, &found, coordinates)?]);
-                if let Some(name) = names.iter().find(is_own).or_else(free) {
-                    let by_group = by_dimension.entry(name.clone()).or_default();
+                let is_own = |name: &String| name == own;
+                let free = || axis_of_free(file, dataset, names, &found, coordinates);
+                if let Some(axis) = names.iter().position(is_own).or_else(free) {
+                    if let Some(id) = metadata.dim_ids.get(axis) {
+                        let by_id = all.by_dimension.entry(*id).or_default();
+                        by_id.insert(coordinates.id());
+                    }
+                    let by_group = all.by_name.entry(names[axis].clone()).or_default();
                     for group in [group(dataset.name()), group(coordinates.name())] {
                         by_group
                             .entry(group.to_string())
@@ -132,7 +151,7 @@ impl CoordinateDatasets {
                 }
             }
         }
-        by_dimension
+        all
     }
 
     /// Returns the coordinates that a dataset holds.
@@ -311,21 +330,6 @@ pub(super) fn is_time(file: &dyn ArrayFile, dataset: &Dataset) -> bool {
     })
 }
 
-/// The group of a dataset, with a trailing slash; empty for the root group.
-pub(in crate::provider) fn group(name: &str) -> &str {
-    name.rfind('/').map_or("", |slash| &name[..=slash])
-}
-
-/// The group of a dataset and the groups around it, each with a trailing slash, the innermost first. The
-/// root group is empty.
-pub(super) fn enclosing(name: &str) -> impl Iterator<Item = &str> {
-    let inner = group(name);
-    std::iter::successors(Some(inner), |inside| {
-        let inside = inside.strip_suffix('/')?;
-        Some(group(inside))
-    })
-}
-
 /// Returns the paths that attributes of a dataset may name: of the bounds of its cells, of its coordinates,
 /// and of the mapping of its projection (CF sections 5 to 7). A name is looked up in the group of the
 /// dataset, then in the groups around it, so there is one path for each. Not all of them exist.
@@ -339,11 +343,6 @@ pub fn named_datasets<'a>(
     names.flat_map(move |name| enclosing(dataset).map(move |group| format!("{group}{name}")))
 }
 
-/// A dataset's name within its group.
-pub(in crate::provider) fn base(name: &str) -> &str {
-    &name[group(name).len()..]
-}
-
 /// Returns the dataset that holds the coordinates of one axis. `names` are the names of the
 /// dimensions, or empty. The first of these rules that finds a dataset applies:
 ///
@@ -355,7 +354,8 @@ pub(in crate::provider) fn base(name: &str) -> &str {
 ///    the dimension names for it, so that all tables of a file have the same coordinates along a
 ///    dimension. These coordinates belong to the dimension that their own `dim_names` give, else to the
 ///    dimension of their own name. If names do not decide, they belong to the only axis of their length,
-///    provided that no other dataset in the attribute fits that axis.
+///    provided that no other dataset in the attribute fits that axis. Datasets in the same group count, else
+///    those in the closest group around it, else those in any group along the same dimension of the file.
 ///
 /// `given` are names for the dimensions of datasets that have none.
 pub(super) fn find<'a>(
@@ -388,10 +388,12 @@ pub(super) fn find<'a>(
             }
         }
     }
+    let ids = file.metadata(dataset).map(|metadata| &metadata.dim_ids);
+    let id = ids.and_then(|ids| ids.get(axis).copied());
     let found = match names.get(axis) {
         Some(name) => only(
             shared
-                .named_along(file, dataset, name, extent, given)
+                .named_along(file, dataset, (name, id), extent, given)
                 .into_iter(),
         )?,
         None => {

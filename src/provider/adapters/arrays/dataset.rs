@@ -12,9 +12,10 @@ use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, fill_te
 use crate::grid::{Axis, ChunkGrid, CoordinateSource, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::columns::{self, Axes};
-use crate::provider::adapters::arrays::coordinates::{CoordinateDatasets, base};
+use crate::provider::adapters::arrays::coordinates::CoordinateDatasets;
 #[cfg(feature = "remote")]
 use crate::provider::adapters::arrays::fetching;
+use crate::provider::adapters::arrays::names::base;
 use crate::provider::adapters::arrays::reader::StoredWindowReader;
 use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,

@@ -10,6 +10,7 @@ mod decoding;
 #[cfg(feature = "remote")]
 mod fetching;
 mod formats;
+mod names;
 mod reader;
 mod statistics;
 mod values;
@@ -21,11 +22,11 @@ pub use container::ArrayContainer;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use coordinates::COORDINATES;
 pub use coordinates::named_datasets;
-pub(in crate::provider) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(in crate::provider) use decoding::{
     ARROW_TYPE, DATE, MEANINGFUL, NUMPY_TYPE, TIMESTAMP, UNPACK_ATTRIBUTES,
 };
 pub(in crate::provider) use formats::built_in;
+pub(in crate::provider) use names::{base, group, numbered};
 #[cfg(feature = "cli")]
 pub(in crate::provider) use reader::StoredWindowReader;

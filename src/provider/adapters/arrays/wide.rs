@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 
 use crate::grid::Axis;
-use crate::provider::adapters::arrays::coordinates::{base, group};
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
+use crate::provider::adapters::arrays::names::{base, group};
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::source::GridSource;
 

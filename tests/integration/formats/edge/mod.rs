@@ -118,7 +118,7 @@ async fn mismatched_names_and_labels_are_ignored() {
         (
             "meta_dup_dim_names",
             "dim_names is [\"x\", \"x\"], expected 2 distinct names",
-            "dim_0,dim_1",
+            "x,x_2",
         ),
         (
             "meta_wrong_label_count",

@@ -3,6 +3,7 @@
 
 mod auxiliary;
 mod cached;
+mod checksums;
 mod exercise;
 mod groups;
 mod linked;

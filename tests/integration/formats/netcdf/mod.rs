@@ -2,6 +2,7 @@
 //! them.
 
 mod conventions;
+mod dimensions;
 pub mod exercise;
 mod mutations;
 mod tables;
