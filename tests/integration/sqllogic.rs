@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 
 #[cfg(all(feature = "cluster", feature = "serve"))]
-use crate::cluster::Workers;
+use crate::cluster::{Workers, processes::Worker, use_workers};
 #[cfg(feature = "proto")]
 use crate::support::encoded::Encoded;
 use arrow::array::RecordBatch;
@@ -96,12 +96,37 @@ async fn queries_over_a_cluster() {
     }
     let roots = [data_directory(), std::env::temp_dir()];
     let workers = Workers::start(2, &roots).await;
+    run_on(&workers.urls.join(",")).await;
+}
+
+/// The workers are processes of their own.
+#[cfg(all(feature = "cluster", feature = "serve"))]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_worker_processes() {
+    if is_completing() {
+        return;
+    }
+    let roots = [data_directory(), std::env::temp_dir()];
+    let roots = roots.each_ref().map(PathBuf::as_path);
+    let workers = [0, 1].map(|_| Worker::start(&roots, &[]));
+    run_on(
+        &workers
+            .each_ref()
+            .map(|worker| worker.url.as_str())
+            .join(","),
+    )
+    .await;
+}
+
+/// Runs the cookbook on workers, with as many partitions as possible.
+#[cfg(all(feature = "cluster", feature = "serve"))]
+async fn run_on(urls: &str) {
     let mut paths = query_files();
     // These show plans and settings.
     paths.retain(|path| !path.ends_with("explain.slt") && !path.ends_with("catalog.slt"));
     let open = || async {
         let database = Database::open(1).await?;
-        workers.join(&database.ctx).await;
+        use_workers(&database.ctx, urls, tet_sql::ClusterAccess::new()).await;
         Ok(database)
     };
     run(&paths, open, false).await;

@@ -3,7 +3,7 @@
 
 mod answers;
 mod faults;
-mod processes;
+pub(crate) mod processes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Drop for Workers {
 }
 
 /// Makes a session run its queries on workers, however little they read.
-async fn use_workers(ctx: &SessionContext, urls: &str, access: ClusterAccess) {
+pub(crate) async fn use_workers(ctx: &SessionContext, urls: &str, access: ClusterAccess) {
     // A session that has seen no array yet has no settings of this crate.
     let state = ctx.state_ref();
     let mut state = state.write();

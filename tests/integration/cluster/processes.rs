@@ -10,23 +10,17 @@ use crate::cells;
 use crate::support::sql::write;
 
 /// A running `tet-sql worker`.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
-    url: String,
+    pub url: String,
 }
 
 impl Worker {
-    fn start(root: &Path, arguments: &[&str]) -> Self {
+    /// Starts a worker of one thread for files under these roots.
+    pub fn start(roots: &[&Path], arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
-            .args([
-                "worker",
-                "--listen",
-                "127.0.0.1:0",
-                "--threads",
-                "1",
-                "--root",
-            ])
-            .arg(root)
+            .args(["worker", "--listen", "127.0.0.1:0", "--threads", "1"])
+            .args(roots.iter().flat_map(|root| [Path::new("--root"), root]))
             .args(arguments)
             .env("TET_SQL_TEST_TOKEN", "a-word")
             .stdin(Stdio::null())
@@ -89,7 +83,7 @@ fn two_workers_answer_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let path = million(folder.path());
     let token = ["--token-env", "TET_SQL_TEST_TOKEN"];
-    let workers = [0, 1].map(|_| Worker::start(folder.path(), &token));
+    let workers = [0, 1].map(|_| Worker::start(&[folder.path()], &token));
     let urls = format!("{},{}", workers[0].url, workers[1].url);
     let sql = "SELECT count(*), sum(value) FROM a WHERE x >= 500";
     let own = coordinator(&[path.to_str().unwrap(), "-c", sql]);
@@ -120,7 +114,7 @@ fn two_workers_answer_the_command() {
 fn a_killed_worker_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = million(folder.path());
-    let [mut first, second] = [0, 1].map(|_| Worker::start(folder.path(), &[]));
+    let [mut first, second] = [0, 1].map(|_| Worker::start(&[folder.path()], &[]));
     let urls = format!("{},{}", first.url, second.url);
     let mut shell = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args([
