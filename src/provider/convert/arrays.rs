@@ -31,7 +31,7 @@ use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::GridSource;
 
-/// The maximum number of attributes that a warning names, and of characters of each name.
+/// The maximum number of attributes or reasons that a message names, and of characters of each name.
 const MAX_SHOWN: usize = 8;
 const MAX_CHARS: usize = 64;
 
@@ -84,7 +84,13 @@ pub(super) fn convert(
         specs, contents, ..
     } = plan;
     if specs.is_empty() {
-        return plan_err!("{}: there is no array to convert", input.display());
+        let reasons = converted.warnings.iter().take(MAX_SHOWN);
+        let reasons = reasons.map(|warning| format!("; {warning}"));
+        return plan_err!(
+            "{}: there is no array to convert{}",
+            input.display(),
+            reasons.collect::<String>()
+        );
     }
     let settings = CreateSettings {
         format_options: options.created_with(),
