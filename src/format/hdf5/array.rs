@@ -26,6 +26,8 @@ pub(super) struct Hdf5Array {
     pub layout: Layout,
     /// The stored element that stands for elements that were never written.
     pub fill: Vec<u8>,
+    /// The element for cells beyond the stored shape.
+    pub beyond: Vec<u8>,
     pub metadata: DatasetMetadata,
     /// For strings, the code of each cell; otherwise empty.
     pub codes: Vec<u8>,
@@ -258,7 +260,15 @@ impl Hdf5Array {
         // Cannot overflow: the size of the dataset was checked.
         let bytes = extents.iter().product::<u64>() * size;
         match self.place(file, dataset, chunk)? {
-            Place::Missing => fill(&mut context.cells, &self.fill, bytes),
+            Place::Missing if self.stored.chunk_ordinal(chunk).is_none() => {
+                fill(&mut context.cells, &self.beyond, bytes);
+            }
+            Place::Missing => {
+                let written = self.stored.chunk_bounds(chunk).1;
+                let bytes = written.iter().product::<u64>() * size;
+                fill(&mut context.cells, &self.fill, bytes);
+                self.extend(&written, &extents, context);
+            }
             Place::Header(stored) => {
                 context.cells.clear();
                 context.cells.extend_from_slice(stored);
@@ -293,24 +303,30 @@ impl Hdf5Array {
         Ok(())
     }
 
-    /// Clips the elements of a whole chunk to the shape. Elements beyond the stored shape become fill
-    /// values.
+    /// Clips the elements of a whole chunk to the shape.
     fn clip(&self, dataset: &Dataset, chunk: &[u64], extents: &[u64], context: &mut DecodeContext) {
         let size = self.element.size;
         let DecodeContext { cells, stored, .. } = context;
         let written = self.stored.chunk_bounds(chunk).1;
         crop(cells, dataset.chunk_shape(), &written, size, stored);
+        self.extend(&written, extents, context);
+    }
+
+    /// Extends the elements of a chunk from the stored shape to the shape of the dataset.
+    fn extend(&self, written: &[u64], extents: &[u64], context: &mut DecodeContext) {
         if written == extents {
             return;
         }
-        fill(stored, &self.fill, extents.iter().product::<u64>() * size);
+        let size = self.element.size;
+        let DecodeContext { cells, stored, .. } = context;
+        fill(stored, &self.beyond, extents.iter().product::<u64>() * size);
         let origin = vec![0; extents.len()];
         let copy = BoxCopy {
-            source_shape: &written,
+            source_shape: written,
             from: &origin,
             target_shape: extents,
             to: &origin,
-            extents: &written,
+            extents: written,
             size,
         };
         copy.run(cells, stored);

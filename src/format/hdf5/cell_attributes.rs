@@ -36,12 +36,12 @@ pub(super) fn null_texts(attributes: &Attributes, kind: ElementKind) -> Vec<Stri
 /// Converts the attributes of a dataset to text.
 ///
 /// Fill values become values of the cells. `fill` is the stored element of cells that were never
-/// written; `None` for coordinates, which are never null. `has_sign` is `true` if an attribute gives the sign of the
-/// cells, so that fill values may be written for the other sign.
+/// written; `None` for coordinates, which are never null, and if it may be meant for the other sign. `has_sign` is
+/// `true` if an attribute gives the sign of the cells, so that fill values may be written for the other sign.
 pub(super) fn metadata(
     attributes: &Attributes,
     element: &Element,
-    fill: Option<&[u8]>,
+    fill: Option<&Vec<u8>>,
     has_sign: bool,
 ) -> DatasetMetadata {
     let mut metadata = DatasetMetadata::default();
@@ -64,7 +64,6 @@ pub(super) fn metadata(
     }
     if let Some(default) = fill.and_then(|fill| default_fill(element, fill))
         && !metadata.attrs.contains_key(FILL_VALUE)
-        && !has_sign
     {
         metadata.default_fill = Some(default);
     }
@@ -92,9 +91,13 @@ pub(super) fn metadata(
 
 /// Returns the stored element for cells beyond the end of a variable that is shorter than its unlimited dimension
 /// and has no fill value in its header: that of `_FillValue`, or NetCDF's default. `None` if there is none.
-pub(super) fn fill_beyond(attributes: &Attributes, element: &Element) -> Option<Vec<u8>> {
+pub(super) fn fill_beyond(
+    attributes: &Attributes,
+    element: &Element,
+    has_sign: bool,
+) -> Option<Vec<u8>> {
     let text = match attributes.get(FILL_VALUE) {
-        Some(value) => value.text()?,
+        Some(value) => fill_text(value, element, has_sign)?,
         None => default_text(element.dtype)?.to_string(),
     };
     stored(element, &text)

@@ -27,7 +27,7 @@ impl<'a> CheckedBlocks<'a> {
 
     /// Returns the `length` bytes of the block at `address`, after which its checksum is compared.
     pub fn read(&mut self, address: u64, length: u64) -> Found<Vec<u8>> {
-        let left = self.left.checked_sub(length);
+        let left = self.left.checked_sub(length.saturating_add(4));
         self.left = left.ok_or("blocks that together are longer than the file")?;
         read_checked(self.source, address, length)
     }

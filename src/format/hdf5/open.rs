@@ -220,18 +220,22 @@ impl Builder<'_> {
         let layout = Layout::of(source, &object.messages, &extent.shape, element.size)?;
         let name = renamed(path);
         let is_short = dimensions.shape != extent.shape;
-        let fill = layout::fill(source, &object.messages, element.size);
-        let beyond = || cell_attributes::fill_beyond(attributes, &element).filter(|_| is_short);
+        let stored_fill = layout::fill(source, &object.messages, element.size);
+        let has_sign = unsigned.is_some();
+        let beyond = match stored_fill {
+            None if is_short => cell_attributes::fill_beyond(attributes, &element, has_sign),
+            _ => None,
+        };
         // Elements are at most as large as the longest string.
-        let zeros = || vec![0; element.size as usize];
-        let fill = fill.or_else(beyond).unwrap_or_else(zeros);
+        let fill = stored_fill.unwrap_or_else(|| vec![0; element.size as usize]);
+        let default = beyond.as_ref().or((!has_sign).then_some(&fill));
         let own = dimensions::variable_name(object.base_name());
         let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
         let mut metadata = cell_attributes::metadata(
             attributes,
             &element,
-            (!is_coordinate).then_some(fill.as_slice()),
-            unsigned.is_some(),
+            default.filter(|_| !is_coordinate),
+            has_sign,
         );
         let chunk_shape = match &layout {
             Layout::Chunked(chunked) => chunked
@@ -244,6 +248,7 @@ impl Builder<'_> {
         let stored = Dataset::new(number, &name, element.dtype, &extent.shape, &chunk_shape);
         let mut array = Hdf5Array {
             max_shape: extent.max_shape.clone(),
+            beyond: beyond.unwrap_or_else(|| fill.clone()),
             fill,
             layout,
             stored,
@@ -288,7 +293,9 @@ impl Builder<'_> {
     fn texts(&mut self, array: &Hdf5Array, shape: &[u64], nulls: &[String]) -> Found<text::Texts> {
         let stored = &array.stored;
         let size = array.element.size;
-        let count = text_count(shape)?;
+        let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
+        let count = count
+            .ok_or_else(|| format!("strings in the shape {shape:?}, more than {MAX_TEXTS}"))?;
         let bytes = checked_product(stored.shape()).and_then(|cells| cells.checked_mul(size));
         let bytes = self.take_text_bytes(bytes)?;
         let mut elements = vec![0; bytes as usize];
@@ -332,9 +339,9 @@ impl Builder<'_> {
         if shape == stored_shape {
             return Ok(bytes);
         }
-        let count = text_count(shape)?;
         let size = Dtype::I64.size();
-        self.take_text_bytes(Some(count * size))?;
+        let all = checked_product(shape).and_then(|count| count.checked_mul(size));
+        let count = self.take_text_bytes(all)? / size;
         let mut padded = text::MISSING.to_le_bytes().repeat(count as usize);
         let origin = vec![0; shape.len()];
         let copy = BoxCopy {
@@ -358,12 +365,6 @@ impl Builder<'_> {
         self.text_bytes -= bytes;
         Ok(bytes)
     }
-}
-
-/// Returns the number of strings of an array.
-fn text_count(shape: &[u64]) -> Found<u64> {
-    let count = checked_product(shape).filter(|count| *count <= MAX_TEXTS);
-    count.ok_or_else(|| format!("strings in the shape {shape:?}, more than {MAX_TEXTS}"))
 }
 
 /// Returns `true` for a dataset of single characters, which may form strings along the last dimension.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use tempfile::NamedTempFile;
 
@@ -19,15 +19,19 @@ fn lock() -> RwLockWriteGuard<'static, BTreeSet<PathBuf>> {
 /// Deletes all files and directories that this process has under construction, and blocks their
 /// writers for good. Call this only just before the process exits.
 pub fn remove_unfinished() {
-    let all = lock();
-    for path in all.iter() {
-        // The path may have been renamed or deleted already.
-        let _ = match path.is_dir() {
-            true => std::fs::remove_dir_all(path),
-            false => std::fs::remove_file(path),
-        };
-    }
-    std::mem::forget(all);
+    static ONCE: Once = Once::new();
+    // Another thread may call this too, if a signal arrives meanwhile.
+    ONCE.call_once(|| {
+        let all = lock();
+        for path in all.iter() {
+            // The path may have been renamed or deleted already.
+            let _ = match path.is_dir() {
+                true => std::fs::remove_dir_all(path),
+                false => std::fs::remove_file(path),
+            };
+        }
+        std::mem::forget(all);
+    });
 }
 
 /// Returns `true` if the process should survive the closing of its terminal, because it was started

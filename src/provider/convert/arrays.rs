@@ -18,7 +18,7 @@ use crate::format::npy::contiguous_chunk;
 use crate::format::tet::LIMITS;
 use crate::grid::{CoordinateSource, Selection, infer_labels};
 use crate::provider::adapters::arrays::{
-    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, base, group,
+    ArrayContainer, ArrayDataset, MEANINGFUL, RepeatedNames, StoredArray, base, group,
 };
 use crate::provider::adapters::create::CreateSettings;
 use crate::provider::adapters::file_kind::FileKind;
@@ -75,6 +75,7 @@ pub(super) fn convert(
         options,
         read_options: &read_options,
         named: Vec::new(),
+        repeated_names: RepeatedNames::default(),
         specs: Vec::new(),
         contents: Vec::new(),
         warnings: &mut converted.warnings,
@@ -195,6 +196,7 @@ struct ConversionPlan<'a> {
     read_options: &'a ArrayOptions,
     /// The coordinates of the selected dataset that the attribute `coordinates` of any dataset names.
     named: Vec<String>,
+    repeated_names: RepeatedNames,
     specs: Vec<DatasetSpec>,
     contents: Vec<ArraySource>,
     warnings: &'a mut Vec<String>,
@@ -297,7 +299,9 @@ impl ConversionPlan<'_> {
         }
         let shape = dataset.shape();
         if self.target != FileKind::Npy {
-            let renamed = rename_repeated(self.file.as_ref(), dataset, &mut metadata.dim_names);
+            let names = &mut metadata.dim_names;
+            let renamed =
+                rename_repeated(self.file.as_ref(), dataset, names, &mut self.repeated_names);
             self.warnings.extend(renamed);
         }
         name_coordinates(&self.named, dataset, &mut metadata);

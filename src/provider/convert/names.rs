@@ -1,7 +1,7 @@
 //! The names of dimensions and of coordinates in the output of a conversion.
 
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata};
-use crate::provider::adapters::arrays::{COORDINATES, base, group, numbered};
+use crate::provider::adapters::arrays::{COORDINATES, RepeatedNames, base, group};
 
 /// Adds datasets to the attribute `coordinates` of a dataset, unless it names them. The attributes of other
 /// datasets name them, which may not be in the output.
@@ -28,8 +28,9 @@ pub(super) fn rename_repeated(
     file: &dyn ArrayFile,
     dataset: &Dataset,
     names: &mut Vec<String>,
+    repeated: &mut RepeatedNames,
 ) -> Option<String> {
-    let stored = std::mem::replace(names, numbered(file, names)?);
+    let stored = std::mem::replace(names, repeated.numbered(file, dataset, names)?);
     Some(format!(
         "{}, dataset {:?}: dim_names is {stored:?}, expected distinct names; they become {names:?}",
         file.path().display(),

@@ -1,6 +1,6 @@
 """Writes `conventions.nc`, a classic NetCDF file, `conventions_4.nc`, the same variables and a few more in NetCDF-4,
-`profiles.nc`, whose coordinates are named by attributes, `dimensions.nc`, whose groups share dimensions, and `empty.h5`,
-with a dataset without elements.
+`profiles.nc`, whose coordinates are named by attributes, `dimensions.nc`, whose groups share dimensions, `short.h5`,
+whose variables end before their dimension, and `empty.h5`, with a dataset without elements.
 
     python conventions.py
 
@@ -85,6 +85,16 @@ def write_profiles(path):
 
 
 write_profiles(HERE / "profiles.nc")
+with h5py.File(HERE / "short.h5", "w") as file:
+    # Chunks that were never written, within the variable and beyond its end.
+    time = file.create_dataset("time", data=numpy.arange(70_000, dtype="i4"), chunks=(10_000,), maxshape=(None,), shuffle=True,
+                               compression="gzip")
+    time.make_scale("time")
+    short = file.create_dataset("short", (6,), "i4", chunks=(2,), maxshape=(None,))
+    name = file.create_dataset("name", (1,), h5py.string_dtype(), maxshape=(None,))
+    short[0], name[0] = 7, "a"
+    for variable in (short, name):
+        variable.dims[0].attach_scale(time)
 with h5py.File(HERE / "empty.h5", "w", userblock_size=512) as file:
     file["empty"] = h5py.Empty("f4")
     file["one"] = numpy.arange(3)
@@ -109,10 +119,13 @@ def write_dimensions(path):
         t.coordinates = "lev"
         t[:] = [1, 2, 3]
         dataset.createGroup("other").createVariable("s", "f4", ("x",))[:] = [5, 6]
-        # This group has dimensions of its own.
+        # This group has dimensions of its own, one of which has coordinates in the root group.
+        dataset.createDimension("w", 2)
+        dataset.createVariable("w", "f4", ("w",))[:] = [30, 40]
         apart = dataset.createGroup("apart")
         apart.createDimension("z", 3)
-        apart.createVariable("u", "f4", ("z",))[:] = [7, 8, 9]
+        apart.createDimension("w", 2)
+        apart.createVariable("u", "f4", ("z", "w"))[:] = numpy.arange(6).reshape(3, 2)
         # A covariance: one dimension twice.
         dataset.createVariable("k", "i4", ("k",))[:] = [3, 5]
         dataset.createVariable("cov", "f8", ("k", "k", "x"))[:] = numpy.arange(8).reshape(2, 2, 2)
@@ -123,8 +136,11 @@ def write_dimensions(path):
         dataset.createVariable("letters", "S1", ("time", "width"))[:] = netCDF4.stringtochar(numpy.array(["ab", "c"], "S2"))
         dataset.createVariable("short", "f4", ("time",), fill_value=False)[:2] = [1, 2]
         counted = dataset.createVariable("counted", "i2", ("time",), fill_value=False)
-        counted.setncattr("scale", 1)
         counted[:1] = 9
+        # 65535 as a signed integer.
+        signed = dataset.createVariable("signed", "i2", ("time",), fill_value=False)
+        signed.setncattr("_Unsigned", "true")
+        signed[:1] = -2
 
 
 write_dimensions(HERE / "dimensions.nc")

@@ -1,5 +1,6 @@
 //! Attributes of groups and datasets.
 
+use hdf5_reader::btree_v2::BTreeV2Record;
 use hdf5_reader::datatype_api::{StringPadding, StringSize};
 use hdf5_reader::error::ByteOrder;
 use hdf5_reader::io::Cursor;
@@ -9,7 +10,7 @@ use hdf5_reader::messages::datatype::{Datatype, VarLenKind};
 use hdf5_reader::messages::{HdfMessage, MSG_ATTRIBUTE, MSG_ATTRIBUTE_INFO};
 use hdf5_reader::reference::resolve_object_reference;
 
-use crate::format::hdf5::metadata::header::Message;
+use crate::format::hdf5::metadata::header::{Message, NOT_SUPPORTED, SHARED};
 use crate::format::hdf5::metadata::heaps::Heaps;
 use crate::format::hdf5::metadata::links::{each_object, records};
 use crate::format::hdf5::source::{Found, Source};
@@ -138,7 +139,8 @@ impl Attributes {
                 MSG_ATTRIBUTE => attributes.push(source, &message.body, heaps, budget),
                 MSG_ATTRIBUTE_INFO => {
                     if let Err(found) = attributes.read_heap(source, message, heaps, budget) {
-                        attributes.unreadable.push((found, true));
+                        let is_damaged = !found.ends_with(NOT_SUPPORTED);
+                        attributes.unreadable.push((found, is_damaged));
                     }
                 }
                 _ => {}
@@ -171,9 +173,22 @@ impl Attributes {
         if source.is_undefined(info.fractal_heap_address) {
             return Ok(());
         }
+        let by_name = records(source, info.btree_name_index_address)?;
+        let is_shared = |record: &BTreeV2Record| match record {
+            BTreeV2Record::AttributeNameHash { flags, .. } => flags & SHARED != 0,
+            _ => false,
+        };
+        if by_name.iter().any(is_shared) {
+            return Err(format!(
+                "attributes in the shared message heap, {NOT_SUPPORTED}"
+            ));
+        }
         let by_order = info.btree_creation_order_address;
         let by_order = by_order.filter(|address| !source.is_undefined(*address));
-        let records = records(source, by_order.unwrap_or(info.btree_name_index_address))?;
+        let records = match by_order {
+            Some(address) => records(source, address)?,
+            None => by_name,
+        };
         each_object(source, info.fractal_heap_address, &records, |bytes| {
             self.push(source, bytes, heaps, budget);
             self.list.len() + self.unreadable.len() < MAX_ATTRIBUTES

@@ -12,7 +12,7 @@ use crate::format::hdf5::source::{Found, Source};
 /// Maximum size of an object header in bytes, over all of its blocks.
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 /// The flag of a message whose body is stored somewhere else.
-const SHARED: u8 = 0x02;
+pub(super) const SHARED: u8 = 0x02;
 /// The end of messages about what a file may have, but this crate cannot read.
 pub(super) const NOT_SUPPORTED: &str = "which is not supported";
 /// The type of the message that continues the header in another block.

@@ -237,6 +237,9 @@ pub(in crate::format::hdf5) fn each_object(
     records: &[BTreeV2Record],
     mut call: impl FnMut(&[u8]) -> bool,
 ) -> Found<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
     let (offset_size, length_size) = (source.offset_size, source.length_size);
     let heap = FractalHeap::parse_at_storage(source.bytes(), heap, offset_size, length_size);
     let heap = heap.map_err(|error| error.to_string())?;

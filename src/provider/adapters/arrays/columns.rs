@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
-use crate::provider::adapters::arrays::names::numbered;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::VALUE;
 
@@ -54,8 +53,7 @@ pub(super) fn axes(
     // One name per dimension, or none at all.
     let mut names = stored.clone();
     if !fit(stored) {
-        let are_complete = stored.len() == rank && !stored.contains(&String::new());
-        let numbered = || numbered(file.as_ref(), stored).filter(|_| are_complete);
+        let numbered = || shared.names.numbered(file.as_ref(), dataset, stored);
         names = given.cloned().or_else(numbered).unwrap_or_default();
         let instead = match names.as_slice() {
             [] => "they are ignored".to_string(),

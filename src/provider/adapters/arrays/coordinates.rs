@@ -17,7 +17,7 @@ use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::{
     ARROW_TYPE, Decoding, NUMPY_TYPE, UNPACK_ATTRIBUTES, duration, refused, time,
 };
-use crate::provider::adapters::arrays::names::{base, enclosing, group};
+use crate::provider::adapters::arrays::names::{RepeatedNames, base, dimension, enclosing, group};
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
@@ -31,13 +31,18 @@ const MAX_NAMED: usize = 64;
 /// The maximum number of times that are decoded to text when a file is opened.
 const MAX_DATES: u64 = 1 << 24;
 
-/// The one-dimensional datasets that attributes `coordinates` name: their ids.
+/// The ids of datasets, each with the id of the dimension that it has coordinates for.
+type CoordinateIds = BTreeSet<(u64, Option<u64>)>;
+
+/// The one-dimensional datasets that attributes `coordinates` name.
 #[derive(Debug, Default)]
 struct NamedCoordinates {
     /// By the name of the dimension and by group.
-    by_name: HashMap<String, HashMap<String, BTreeSet<u64>>>,
-    /// By the id of the dimension. Coordinate variables are included.
-    by_dimension: HashMap<u64, BTreeSet<u64>>,
+    by_name: HashMap<String, HashMap<String, CoordinateIds>>,
+    /// By the id of the dimension.
+    by_id: HashMap<u64, CoordinateIds>,
+    /// Coordinate variables, by the id of the dimension.
+    variables: HashMap<u64, CoordinateIds>,
 }
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
@@ -49,6 +54,7 @@ pub(super) struct CoordinateDatasets {
     named: Option<NamedCoordinates>,
     /// The ids of datasets that cannot be coordinates, which warnings have reported.
     pub unusable: HashSet<u64>,
+    pub names: RepeatedNames,
     /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }
@@ -96,14 +102,16 @@ impl CoordinateDatasets {
         let by_group = all.by_name.get(dimension);
         let groups = enclosing(dataset.name());
         let named = groups.filter_map(|group| by_group?.get(group));
-        let named = named.chain(id.and_then(|id| all.by_dimension.get(&id)));
+        let by_id = [&all.variables, &all.by_id].into_iter();
+        let named = named.chain(by_id.filter_map(|of_id| of_id.get(&id?)));
         let mut usable = named.map(|ids| {
+            let is_along = |of: &Option<u64>| of.zip(id).is_none_or(|(of, id)| of == id);
+            let along = ids.iter().filter(|(_, of)| is_along(of));
             // The id of a dataset is its index.
-            let named = ids
-                .iter()
-                .filter_map(|id| file.datasets().get(*id as usize));
+            let named = along.filter_map(|(id, _)| file.datasets().get(*id as usize));
             let named = named.filter(|named| can_stand_along(file, named, extent));
-            named.collect::<Vec<_>>()
+            // More than two are as ambiguous as two.
+            named.take(2).collect::<Vec<_>>()
         });
         usable.find(|named| !named.is_empty()).unwrap_or_default()
     }
@@ -118,8 +126,8 @@ impl CoordinateDatasets {
             if let ([id], [name]) = (metadata.dim_ids.as_slice(), metadata.dim_names.as_slice())
                 && name == base(dataset.name())
             {
-                let by_id = all.by_dimension.entry(*id).or_default();
-                by_id.insert(dataset.id());
+                let of_id = all.variables.entry(*id).or_default();
+                of_id.insert((dataset.id(), Some(*id)));
             }
             let Some(named) = metadata.attrs.get(COORDINATES) else {
                 continue;
@@ -137,16 +145,13 @@ impl CoordinateDatasets {
                 let is_own = |name: &String| name == own;
                 let free = || axis_of_free(file, dataset, names, &found, coordinates);
                 if let Some(axis) = names.iter().position(is_own).or_else(free) {
-                    if let Some(id) = metadata.dim_ids.get(axis) {
-                        let by_id = all.by_dimension.entry(*id).or_default();
-                        by_id.insert(coordinates.id());
+                    let ids = (coordinates.id(), metadata.dim_ids.get(axis).copied());
+                    if let Some(id) = ids.1 {
+                        all.by_id.entry(id).or_default().insert(ids);
                     }
                     let by_group = all.by_name.entry(names[axis].clone()).or_default();
                     for group in [group(dataset.name()), group(coordinates.name())] {
-                        by_group
-                            .entry(group.to_string())
-                            .or_default()
-                            .insert(coordinates.id());
+                        by_group.entry(group.to_string()).or_default().insert(ids);
                     }
                 }
             }
@@ -369,6 +374,8 @@ pub(super) fn find<'a>(
     // The coordinates are beside the dataset that a soft link leads to.
     let dataset = file.link_target(dataset).unwrap_or(dataset);
     let extent = dataset.shape()[axis];
+    let ids = file.metadata(dataset).map(|metadata| &metadata.dim_ids);
+    let id = ids.and_then(|ids| ids.get(axis).copied());
     if let Some(name) = names.get(axis) {
         if names.len() == 1 && base(dataset.name()) == name {
             return Some((dataset, CoordinateSource::OwnValues));
@@ -383,13 +390,13 @@ pub(super) fn find<'a>(
                 // In another group, an unnamed dimension may be any.
                 own.map_or(group == self::group(dataset.name()), |own| own == name)
             };
-            if can_stand_along(file, found, extent) && is_its_own() {
+            let own = file.metadata(found).and_then(|own| own.dim_ids.first());
+            let is_another = own.zip(id).is_some_and(|(own, id)| *own != id);
+            if can_stand_along(file, found, extent) && is_its_own() && !is_another {
                 return Some((found, CoordinateSource::Dataset(path)));
             }
         }
     }
-    let ids = file.metadata(dataset).map(|metadata| &metadata.dim_ids);
-    let id = ids.and_then(|ids| ids.get(axis).copied());
     let found = match names.get(axis) {
         Some(name) => only(
             shared
@@ -442,13 +449,6 @@ fn named_coordinates<'a>(
         .filter_map(|name| resolve(file, dataset, name, shared, is_candidate))
         .filter(|found| is_candidate(found))
         .collect()
-}
-
-/// Returns the name of the dimension of one-dimensional coordinates: their own name if the file gives none.
-fn dimension<'a>(file: &'a dyn ArrayFile, coordinates: &'a Dataset) -> &'a str {
-    let metadata = file.metadata(coordinates);
-    let own = metadata.and_then(|metadata| metadata.dim_names.first());
-    own.map_or(base(coordinates.name()), String::as_str)
 }
 
 /// Returns the names in an attribute.

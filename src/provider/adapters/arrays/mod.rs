@@ -27,6 +27,8 @@ pub(in crate::provider) use decoding::{
     ARROW_TYPE, DATE, MEANINGFUL, NUMPY_TYPE, TIMESTAMP, UNPACK_ATTRIBUTES,
 };
 pub(in crate::provider) use formats::built_in;
-pub(in crate::provider) use names::{base, group, numbered};
+#[cfg(feature = "cli")]
+pub(in crate::provider) use names::RepeatedNames;
+pub(in crate::provider) use names::{base, group};
 #[cfg(feature = "cli")]
 pub(in crate::provider) use reader::StoredWindowReader;

@@ -1,4 +1,4 @@
-//! Changed bytes in blocks of metadata that a checksum protects, and in heaps, are found.
+//! Changed bytes in blocks of metadata with checksums, and in global heaps, which have none, are found.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,13 +49,13 @@ fn change_each(name: &str, signature: &str, offset: usize) -> usize {
 fn changed_chunk_indexes_are_found() {
     let name = "layouts_latest.h5";
     assert!(is_sound(&path(name)));
-    // The address of the header; behind it, entries of a fixed array, addresses, or the offset in the array.
+    // In the address of the header or the sizes of entries, and behind them.
     for offset in [6, 16] {
         for signature in ["EAHD", "EAIB", "EASB", "EADB", "FAHD", "FADB"] {
             assert!(change_each(name, signature, offset) > 0, "{signature}");
         }
     }
-    // A page has no signature. This block has a bitmap of two pages, and the checksums of its own.
+    // A page has no signature, but a checksum. The bitmap of this block has two pages.
     let original = std::fs::read(path(name)).unwrap();
     let blocks = positions(&original, b"FADB");
     let mut paged = blocks.iter().filter(|block| original[*block + 14] == 0xc0);
@@ -73,6 +73,7 @@ fn changed_chunk_indexes_are_found() {
 
 #[test]
 fn changed_heaps_are_found() {
+    assert!(is_sound(&path("groups_latest.h5")));
     // The block offset, of which no reader needs any but the checksum, and the id of an object.
     for (signature, offset) in [("FHIB", 13), ("FHDB", 13), ("GCOL", 16)] {
         let changed = change_each("groups_latest.h5", signature, offset);

@@ -20,9 +20,10 @@ async fn groups_that_share_a_dimension_share_its_coordinates() {
     let sql = "SELECT z, r.value, s.value FROM r JOIN other.s USING (x) WHERE z = 1000 ORDER BY x";
     let expected = ["1000.0 0.0 5.0", "1000.0 1.0 6.0"];
     assert_eq!(rows(&ctx, sql).await, expected);
-    // This group has another dimension of the same name and length.
-    let sql = "SELECT z, value FROM apart.u";
-    assert_eq!(rows(&ctx, sql).await, ["0 7.0", "1 8.0", "2 9.0"]);
+    // This group has other dimensions of the same names and lengths.
+    let sql = "SELECT z, w, value FROM apart.u WHERE z < 2";
+    let expected = ["0 0 0.0", "0 1 1.0", "1 0 2.0", "1 1 3.0"];
+    assert_eq!(rows(&ctx, sql).await, expected);
 }
 
 #[tokio::test]
@@ -51,6 +52,7 @@ async fn cells_beyond_the_end_of_a_variable_are_null() {
         ("letters", ["ab", "c", "NULL", "NULL"]),
         ("short", ["1.0", "2.0", "NULL", "NULL"]),
         ("counted", ["9", "NULL", "NULL", "NULL"]),
+        ("signed", ["65534", "NULL", "NULL", "NULL"]),
     ] {
         let sql = format!("SELECT value FROM {table} ORDER BY time");
         assert_eq!(rows(&ctx, &sql).await, expected, "{table}");
@@ -58,4 +60,18 @@ async fn cells_beyond_the_end_of_a_variable_are_null() {
     let sql =
         "SELECT name.value, short.value FROM name JOIN short USING (time) WHERE name.time < 2";
     assert_eq!(rows(&ctx, sql).await, ["a 1.0", "NULL 2.0"]);
+}
+
+/// Within a variable, cells of chunks that were never written are zeros without a fill value.
+#[tokio::test]
+async fn unwritten_chunks_within_a_variable_have_its_fill_value() {
+    let ctx = open(&path("short.h5"), ArrayOptions::new()).await;
+    let sql = "SELECT value FROM short WHERE time < 8 ORDER BY time";
+    let expected = ["7", "0", "0", "0", "0", "0", "NULL", "NULL"];
+    assert_eq!(rows(&ctx, sql).await, expected);
+    for table in ["short", "name"] {
+        let sql = format!("SELECT count(*), count(value) FROM {table}");
+        let values = if table == "short" { 6 } else { 1 };
+        assert_eq!(rows(&ctx, &sql).await, [format!("70000 {values}")]);
+    }
 }
