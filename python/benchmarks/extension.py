@@ -3,7 +3,8 @@
 
     python3 python/benchmarks/extension.py FILE [--runs N]
 
-FILE is `full/temperature.zarr` in the folder of `workflows.py`, or another Zarr group of that name with an array `value(time, lat, lon)`. The tools take turns. Each figure is the median of N runs
+FILE is a Zarr group called `temperature.zarr` with an array `value(time, lat, lon)`, such as `full/temperature.zarr` in the
+directory of `workflows.py`. The tools take turns. Each figure is the median of N runs
 after a warm-up run, in ms, from the text of the query to the collected answer. The answers are compared.
 
 Build the package with optimisations first: `maturin develop --release -m python/Cargo.toml`.

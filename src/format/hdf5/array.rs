@@ -29,7 +29,7 @@ pub(super) struct Hdf5Array {
     /// The element for cells beyond the stored shape.
     pub beyond: Vec<u8>,
     pub metadata: DatasetMetadata,
-    /// For strings, the code of each cell; otherwise empty.
+    /// For strings, the code of each cell as a little-endian `i64`; otherwise empty.
     pub codes: Vec<u8>,
 }
 

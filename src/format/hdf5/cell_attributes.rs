@@ -35,9 +35,10 @@ pub(super) fn null_texts(attributes: &Attributes, kind: ElementKind) -> Vec<Stri
 
 /// Converts the attributes of a dataset to text.
 ///
-/// Fill values become values of the cells. `fill` is the stored element of cells that were never
-/// written; `None` for coordinates, which are never null, and if it may be meant for the other sign. `has_sign` is
-/// `true` if an attribute gives the sign of the cells, so that fill values may be written for the other sign.
+/// Fill values become values of the cells. `fill` is the stored element of missing cells, which is compared
+/// with NetCDF's default fill value; `None` for coordinates, which are never null, and if the sign of `fill`
+/// is unknown. `has_sign` is `true` if an attribute gives the sign of the cells, so that fill values may be
+/// written for the other sign.
 pub(super) fn metadata(
     attributes: &Attributes,
     element: &Element,
@@ -89,8 +90,8 @@ pub(super) fn metadata(
     metadata
 }
 
-/// Returns the stored element for cells beyond the end of a variable that is shorter than its unlimited dimension
-/// and has no fill value in its header: that of `_FillValue`, or NetCDF's default. `None` if there is none.
+/// Returns the stored element for the cells beyond the end of a variable whose header has no fill value:
+/// `_FillValue`, else NetCDF's default fill value, else `None`.
 pub(super) fn fill_beyond(
     attributes: &Attributes,
     element: &Element,
@@ -110,7 +111,8 @@ fn default_fill(element: &Element, fill: &[u8]) -> Option<String> {
     (stored(element, text)? == fill).then(|| text.to_string())
 }
 
-/// Returns NetCDF's default fill value; `None` for bytes, all of whose values are usually meant.
+/// Returns NetCDF's default fill value; `None` for types of one byte, where every value is usually data, and
+/// for half-precision floats, which NetCDF does not have.
 fn default_text(dtype: Dtype) -> Option<&'static str> {
     Some(match dtype {
         Dtype::I16 => "-32767",

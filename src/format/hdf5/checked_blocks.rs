@@ -25,7 +25,7 @@ impl<'a> CheckedBlocks<'a> {
         }
     }
 
-    /// Returns the `length` bytes of the block at `address`, after which its checksum is compared.
+    /// Reads `length` bytes at `address`, and compares the checksum stored after them.
     pub fn read(&mut self, address: u64, length: u64) -> Found<Vec<u8>> {
         let left = self.left.checked_sub(length.saturating_add(4));
         self.left = left.ok_or("blocks that together are longer than the file")?;

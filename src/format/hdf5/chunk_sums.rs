@@ -38,7 +38,7 @@ pub(super) fn check_fixed_array(source: &Source, address: u64) -> Found<()> {
 /// Compares the checksums of the blocks and pages of an extensible array.
 ///
 /// The index block refers to the first data blocks, and to super blocks, which refer to the others. Super
-/// block `u` stands for `2^(u / 2)` data blocks of `2^((u + 1) / 2)` times the smallest number of entries.
+/// block `u` refers to `2^(u / 2)` data blocks, each with `2^((u + 1) / 2)` times the entries of the smallest.
 ///
 /// # Errors
 /// Returns a message if a checksum differs, or a block is outside of the file.
@@ -50,11 +50,11 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
         [6, 7, 8, 9, 10, 11].map(|at: usize| header[at]);
     if !smallest.is_power_of_two() || !pointers.is_power_of_two() || index_bits > 64 {
         return Err(format!(
-            "an extensible array with malformed sizes at {address:#x}"
+            "an extensible array at {address:#x} with blocks of {smallest} entries, {pointers} pointers and {index_bits} bits, expected powers of two and at most 64 bits"
         ));
     }
     let entry = u64::from(entry);
-    // A page of 0 entries means that no block has pages.
+    // A logarithm of 0 means that no block has pages.
     let page = match page_bits {
         0 => u64::MAX,
         bits => page_entries(bits)?,
@@ -71,7 +71,7 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
     let stored = blocks.read(index, prefix + in_index + addresses)?;
     let stored = &stored[(prefix + in_index) as usize..];
     let (direct, indirect) = stored.split_at((direct * blocks.address_bytes) as usize);
-    // The blocks below have their position in the array, too.
+    // The prefix of super blocks and data blocks also holds the block's offset in the array.
     let prefix = prefix + u64::from(index_bits).div_ceil(8);
     let shape = |number: u64| {
         let shift = |shift: u64| 1u64.checked_shl(shift as u32).ok_or("too many entries");

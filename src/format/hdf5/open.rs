@@ -25,7 +25,7 @@ use crate::format::npy::contiguous_chunk;
 
 /// The minimum of the limit on the memory of a file's attributes, in bytes.
 const MIN_ATTRIBUTE_BYTES: u64 = 64 << 20;
-/// The maximum number of stored bytes of all strings of a file.
+/// The maximum number of bytes of all strings of a file, as stored, and of codes beyond the end of arrays.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 /// The maximum number of chunks of an array of strings. All strings are read when the file is opened.
@@ -342,7 +342,7 @@ impl Builder<'_> {
         let size = Dtype::I64.size();
         let all = checked_product(shape).and_then(|count| count.checked_mul(size));
         let count = self.take_text_bytes(all)? / size;
-        let mut padded = text::MISSING.to_le_bytes().repeat(count as usize);
+        let mut padded = text::NULL_CODE.to_le_bytes().repeat(count as usize);
         let origin = vec![0; shape.len()];
         let copy = BoxCopy {
             source_shape: stored_shape,
@@ -356,7 +356,7 @@ impl Builder<'_> {
         Ok(padded)
     }
 
-    /// Counts bytes of strings against their limit; `None` stands for more than can be counted.
+    /// Subtracts `bytes` from the bytes left for strings. `None` means that the number overflowed.
     fn take_text_bytes(&mut self, bytes: Option<u64>) -> Found<u64> {
         let bytes = bytes.filter(|bytes| *bytes <= self.text_bytes);
         let bytes = bytes.ok_or_else(|| {

@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 1024;
 /// Maximum number of strings in an array, since they are read when the file is opened.
 pub(super) const MAX_TEXTS: u64 = 1 << 16;
 /// The code of null strings.
-pub(super) const MISSING: i64 = -1;
+pub(super) const NULL_CODE: i64 = -1;
 
 /// The codes of an array of strings, and the attributes that hold the string of each code.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Texts {
 }
 
 /// Decodes the elements of an array of strings. Codes are assigned in the order of first appearance.
-/// `count` is the number of strings, which may have no bytes. The strings `nulls` have the code for null.
+/// `count` is the number of elements, whose size may be 0. The strings `nulls` have the code for null.
 ///
 /// # Errors
 /// Returns a message if a string cannot be read or is too long.
@@ -57,7 +57,7 @@ pub(super) fn decode(
             ));
         }
         if nulls.contains(&text) {
-            codes.push(MISSING);
+            codes.push(NULL_CODE);
             continue;
         }
         let next = known.len() as i64;
@@ -65,6 +65,6 @@ pub(super) fn decode(
     }
     Ok(Texts {
         codes,
-        attributes: Categories::encode(&known, MISSING, MAX_TEXT),
+        attributes: Categories::encode(&known, NULL_CODE, MAX_TEXT),
     })
 }

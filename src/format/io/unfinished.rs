@@ -20,7 +20,8 @@ fn lock() -> RwLockWriteGuard<'static, BTreeSet<PathBuf>> {
 /// writers for good. Call this only just before the process exits.
 pub fn remove_unfinished() {
     static ONCE: Once = Once::new();
-    // Another thread may call this too, if a signal arrives meanwhile.
+    // The lock is never released, so that a second call, as by the thread that handles signals, would
+    // deadlock.
     ONCE.call_once(|| {
         let all = lock();
         for path in all.iter() {

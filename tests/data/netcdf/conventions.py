@@ -119,7 +119,7 @@ def write_dimensions(path):
         t.coordinates = "lev"
         t[:] = [1, 2, 3]
         dataset.createGroup("other").createVariable("s", "f4", ("x",))[:] = [5, 6]
-        # This group has dimensions of its own, one of which has coordinates in the root group.
+        # This group has its own z and w. The coordinates of the root group's w must not apply to them.
         dataset.createDimension("w", 2)
         dataset.createVariable("w", "f4", ("w",))[:] = [30, 40]
         apart = dataset.createGroup("apart")
@@ -129,7 +129,7 @@ def write_dimensions(path):
         # A covariance: one dimension twice.
         dataset.createVariable("k", "i4", ("k",))[:] = [3, 5]
         dataset.createVariable("cov", "f8", ("k", "k", "x"))[:] = numpy.arange(8).reshape(2, 2, 2)
-        # Shorter than their unlimited dimension, two of them without fill values.
+        # All but `long` are shorter than their unlimited dimension. `short`, `counted` and `signed` have no fill value.
         dataset.createVariable("long", "f4", ("time",))[:] = numpy.arange(4)
         dataset.createVariable("name", str, ("time",))[0] = "a"
         dataset.createVariable("none", str, ("time",))
@@ -137,7 +137,7 @@ def write_dimensions(path):
         dataset.createVariable("short", "f4", ("time",), fill_value=False)[:2] = [1, 2]
         counted = dataset.createVariable("counted", "i2", ("time",), fill_value=False)
         counted[:1] = 9
-        # 65535 as a signed integer.
+        # Stored as -2, read as 65534. The cells beyond its end must be NULL, too.
         signed = dataset.createVariable("signed", "i2", ("time",), fill_value=False)
         signed.setncattr("_Unsigned", "true")
         signed[:1] = -2

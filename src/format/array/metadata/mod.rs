@@ -18,7 +18,7 @@ pub struct DatasetMetadata {
     /// The dimension names as stored: their number and uniqueness are not guaranteed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dim_names: Vec<String>,
-    /// A number for each dimension that is the same for all variables along it, in any group. Empty if the file
+    /// The id of each dimension. Variables of any group that share a dimension have the same id for it. Empty if the file
     /// does not tell, as in formats whose groups do not share dimensions.
     #[serde(skip)]
     pub dim_ids: Vec<u64>,

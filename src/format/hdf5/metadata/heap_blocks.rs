@@ -19,7 +19,9 @@ pub(super) fn check_indirect_blocks(source: &Source, heap: &FractalHeap) -> Foun
         return Ok(());
     }
     let (width, smallest) = (u64::from(heap.table_width), heap.starting_block_size);
-    let malformed = || format!("a heap with {width} blocks of {smallest} bytes in a row");
+    let malformed = || {
+        format!("a heap with {width} blocks of {smallest} bytes in a row, expected powers of two")
+    };
     let smallest_row = width
         .checked_mul(smallest)
         .filter(|bytes| width.is_power_of_two() && bytes.is_power_of_two())

@@ -16,7 +16,8 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 pub(in crate::format::hdf5) struct Heaps {
     collections: HashMap<u64, Arc<GlobalHeapCollection>>,
     bytes: usize,
-    /// `true` if a value is missing or a collection is malformed.
+    /// `true` if reading found damage since the caller last reset the flag: a missing value, a malformed
+    /// collection, or an unreadable chunk of strings.
     pub is_damaged: bool,
 }
 

@@ -34,7 +34,8 @@ const MAX_DATES: u64 = 1 << 24;
 /// The ids of datasets, each with the id of the dimension that it has coordinates for.
 type CoordinateIds = BTreeSet<(u64, Option<u64>)>;
 
-/// The one-dimensional datasets that attributes `coordinates` name.
+/// The datasets that can be coordinates of a dimension: those that attributes `coordinates` name, and
+/// coordinate variables.
 #[derive(Debug, Default)]
 struct NamedCoordinates {
     /// By the name of the dimension and by group.
@@ -84,7 +85,8 @@ impl CoordinateDatasets {
 
     /// Returns the datasets that the attribute `coordinates` of any dataset names for a dimension of `dataset`:
     /// those named or stored in its group, or if there are none, in the closest group around it. If there
-    /// are none either, those in any group that are along the same dimension of the file.
+    /// are none, the coordinate variables of the same dimension in any group, else the datasets that
+    /// attributes in any group name for it.
     fn named_along<'a>(
         &mut self,
         file: &'a dyn ArrayFile,
@@ -359,8 +361,10 @@ pub fn named_datasets<'a>(
 ///    the dimension names for it, so that all tables of a file have the same coordinates along a
 ///    dimension. These coordinates belong to the dimension that their own `dim_names` give, else to the
 ///    dimension of their own name. If names do not decide, they belong to the only axis of their length,
-///    provided that no other dataset in the attribute fits that axis. Datasets in the same group count, else
-///    those in the closest group around it, else those in any group along the same dimension of the file.
+///    provided that no other dataset in the attribute fits that axis. Datasets in the same group take
+///    precedence, then those in the closest group around it.
+/// 4. The only coordinate variable of the same dimension in any group, else the only dataset that attributes
+///    in any group name for it.
 ///
 /// `given` are names for the dimensions of datasets that have none.
 pub(super) fn find<'a>(

@@ -49,7 +49,7 @@ fn change_each(name: &str, signature: &str, offset: usize) -> usize {
 fn changed_chunk_indexes_are_found() {
     let name = "layouts_latest.h5";
     assert!(is_sound(&path(name)));
-    // In the address of the header or the sizes of entries, and behind them.
+    // Offset 6 is in a block's address of the header, or a header's size of entries; offset 16 is behind them.
     for offset in [6, 16] {
         for signature in ["EAHD", "EAIB", "EASB", "EADB", "FAHD", "FADB"] {
             assert!(change_each(name, signature, offset) > 0, "{signature}");
@@ -74,7 +74,8 @@ fn changed_chunk_indexes_are_found() {
 #[test]
 fn changed_heaps_are_found() {
     assert!(is_sound(&path("groups_latest.h5")));
-    // The block offset, of which no reader needs any but the checksum, and the id of an object.
+    // In fractal heaps, the offset of the block: only the checksum reveals the change. In the global heap,
+    // the id of an object.
     for (signature, offset) in [("FHIB", 13), ("FHDB", 13), ("GCOL", 16)] {
         let changed = change_each("groups_latest.h5", signature, offset);
         assert!(changed > 0, "{signature}");

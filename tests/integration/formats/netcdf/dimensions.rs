@@ -42,7 +42,7 @@ async fn both_axes_of_a_repeated_dimension_have_its_coordinates() {
     assert_eq!(rows(&after, sql).await, expected);
 }
 
-/// The NetCDF library reads its default fill values, and empty strings.
+/// For these cells, the NetCDF library returns its default fill values and empty strings.
 #[tokio::test]
 async fn cells_beyond_the_end_of_a_variable_are_null() {
     let ctx = open(&path("dimensions.nc"), ArrayOptions::new()).await;
@@ -62,7 +62,7 @@ async fn cells_beyond_the_end_of_a_variable_are_null() {
     assert_eq!(rows(&ctx, sql).await, ["a 1.0", "NULL 2.0"]);
 }
 
-/// Within a variable, cells of chunks that were never written are zeros without a fill value.
+/// Missing chunks within a variable without a fill value are zeros; only cells beyond its end are NULL.
 #[tokio::test]
 async fn unwritten_chunks_within_a_variable_have_its_fill_value() {
     let ctx = open(&path("short.h5"), ArrayOptions::new()).await;
