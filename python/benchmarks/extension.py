@@ -4,8 +4,8 @@
     python3 python/benchmarks/extension.py FILE [--runs N]
 
 FILE is a Zarr group called `temperature.zarr` with an array `value(time, lat, lon)`, such as `full/temperature.zarr` in the
-directory of `workflows.py`. The tools take turns. Each figure is the median of N runs
-after a warm-up run, in ms, from the text of the query to the collected answer. The answers are compared.
+directory of `workflows.py`. The tools take turns. Each figure is the median of N runs after a warm-up run, in ms, from the
+text of the query to the collected answer. The answers are compared.
 
 Build the package with optimisations first: `maturin develop --release -m python/Cargo.toml`.
 """
@@ -46,7 +46,6 @@ def main() -> None:
     session = tet_sql.connect(options.file)
     context = datafusion.SessionContext().with_extensions(tet_sql.datafusion_extension(session))
     context.register_table("cells", session.table("temperature.value"))
-
     latitudes = session.sql("SELECT DISTINCT lat FROM temperature.value ORDER BY lat").numpy()["lat"]
     bands = {"lat": latitudes.tolist(), "band": [number // 64 for number in range(len(latitudes))]}
     context.from_pydict(bands, name="bands")
@@ -61,8 +60,9 @@ def main() -> None:
         for run in range(options.runs + 1):
             results = [timed(tool) for tool in tools]
             np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-9)
-            for list_, (elapsed, _) in zip(times, results, strict=True):
-                list_.extend([elapsed] if run else [])
+            if run > 0:
+                for measured, (elapsed, _) in zip(times, results, strict=True):
+                    measured.append(elapsed)
         ours, theirs = map(statistics.median, times)
         print(f"| `{query.format(cells='cells')}` | {ours:.1f} | {theirs:.1f} | {theirs / ours:.2f} |")
 

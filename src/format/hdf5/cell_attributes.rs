@@ -42,7 +42,7 @@ pub(super) fn null_texts(attributes: &Attributes, kind: ElementKind) -> Vec<Stri
 pub(super) fn metadata(
     attributes: &Attributes,
     element: &Element,
-    fill: Option<&Vec<u8>>,
+    fill: Option<&[u8]>,
     has_sign: bool,
 ) -> DatasetMetadata {
     let mut metadata = DatasetMetadata::default();

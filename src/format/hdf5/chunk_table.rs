@@ -6,7 +6,7 @@ use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storag
 use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
 use hdf5_reader::messages::layout::ChunkIndexing;
 
-use crate::format::hdf5::chunk_sums::{check_extensible_array, check_fixed_array};
+use crate::format::hdf5::chunk_checksums::{check_extensible_array, check_fixed_array};
 use crate::format::hdf5::layout::Chunked;
 use crate::format::hdf5::source::{Found, Source};
 

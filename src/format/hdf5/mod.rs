@@ -16,7 +16,7 @@ mod array;
 mod cached_tables;
 mod cell_attributes;
 mod checked_blocks;
-mod chunk_sums;
+mod chunk_checksums;
 mod chunk_table;
 mod file;
 mod filters;

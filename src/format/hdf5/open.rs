@@ -228,7 +228,7 @@ impl Builder<'_> {
         };
         // Elements are at most as large as the longest string.
         let fill = stored_fill.unwrap_or_else(|| vec![0; element.size as usize]);
-        let default = beyond.as_ref().or((!has_sign).then_some(&fill));
+        let default = beyond.as_deref().or((!has_sign).then_some(fill.as_slice()));
         let own = dimensions::variable_name(object.base_name());
         let is_coordinate = matches!(dimensions.names.as_slice(), [only] if only == own);
         let mut metadata = cell_attributes::metadata(

@@ -173,26 +173,28 @@ impl Attributes {
         if source.is_undefined(info.fractal_heap_address) {
             return Ok(());
         }
-        let by_name = records(source, info.btree_name_index_address)?;
+        let by_order = info.btree_creation_order_address;
+        let by_order = by_order.filter(|address| !source.is_undefined(*address));
+        let ordered = records(source, by_order.unwrap_or(info.btree_name_index_address))?;
+        let read = each_object(source, info.fractal_heap_address, &ordered, |bytes| {
+            self.push(source, bytes, heaps, budget);
+            self.list.len() + self.unreadable.len() < MAX_ATTRIBUTES
+        });
         let is_shared = |record: &BTreeV2Record| match record {
             BTreeV2Record::AttributeNameHash { flags, .. } => flags & SHARED != 0,
             _ => false,
         };
-        if by_name.iter().any(is_shared) {
+        // Only the index of names tells, which is not needed otherwise.
+        if read.is_err()
+            && records(source, info.btree_name_index_address)?
+                .iter()
+                .any(is_shared)
+        {
             return Err(format!(
                 "attributes in the shared message heap, {NOT_SUPPORTED}"
             ));
         }
-        let by_order = info.btree_creation_order_address;
-        let by_order = by_order.filter(|address| !source.is_undefined(*address));
-        let records = match by_order {
-            Some(address) => records(source, address)?,
-            None => by_name,
-        };
-        each_object(source, info.fractal_heap_address, &records, |bytes| {
-            self.push(source, bytes, heaps, budget);
-            self.list.len() + self.unreadable.len() < MAX_ATTRIBUTES
-        })
+        read
     }
 
     /// Adds the attribute with this message body.

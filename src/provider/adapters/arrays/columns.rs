@@ -53,7 +53,11 @@ pub(super) fn axes(
     // One name per dimension, or none at all.
     let mut names = stored.clone();
     if !fit(stored) {
-        let numbered = || shared.names.numbered(file.as_ref(), dataset, stored);
+        let numbered = || {
+            shared
+                .repeated_names
+                .numbered(file.as_ref(), dataset, stored)
+        };
         names = given.cloned().or_else(numbered).unwrap_or_default();
         let instead = match names.as_slice() {
             [] => "they are ignored".to_string(),

@@ -55,7 +55,7 @@ pub(super) struct CoordinateDatasets {
     named: Option<NamedCoordinates>,
     /// The ids of datasets that cannot be coordinates, which warnings have reported.
     pub unusable: HashSet<u64>,
-    pub names: RepeatedNames,
+    pub repeated_names: RepeatedNames,
     /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }

@@ -77,9 +77,9 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
 
 /// Returns the ranges of an intact file that a checksum follows.
 fn checked_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
-    const SIGNATURES: [&[u8]; 14] = [
+    const SIGNATURES: [&[u8]; 15] = [
         b"\x89HDF", b"OHDR", b"OCHK", b"FRHP", b"FHDB", b"FHIB", b"BTHD", b"BTLF", b"BTIN",
-        b"FAHD", b"FADB", b"EAHD", b"EAIB", b"EADB",
+        b"FAHD", b"FADB", b"EAHD", b"EAIB", b"EASB", b"EADB",
     ];
     let mut ranges = Vec::new();
     for start in 0..bytes.len() {

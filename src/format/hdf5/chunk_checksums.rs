@@ -11,7 +11,8 @@ use crate::format::hdf5::source::{Found, Source};
 pub(super) fn check_fixed_array(source: &Source, address: u64) -> Found<()> {
     let mut blocks = CheckedBlocks::new(source);
     let header = blocks.read(address, 8 + blocks.length_bytes + blocks.address_bytes)?;
-    let (entry, page) = (u64::from(header[6]), page_entries(header[7])?);
+    let entry = u64::from(header[6]);
+    let page = Page::of(header[7], entry)?;
     let count = integer(&header[8..][..source.length_size.into()]);
     let Some(block) = blocks
         .addresses(&header[8 + usize::from(source.length_size)..])
@@ -20,19 +21,15 @@ pub(super) fn check_fixed_array(source: &Source, address: u64) -> Found<()> {
         return Ok(());
     };
     let prefix = 6 + blocks.address_bytes;
-    if count <= page {
-        return blocks.check(block, sum(prefix, product(count, entry)?)?);
+    if count <= page.entries {
+        blocks.check(block, checked_add(prefix, checked_mul(count, entry)?)?)?;
+        return Ok(());
     }
-    let bitmap = count.div_ceil(page).div_ceil(8);
-    let stored = blocks.read(block, sum(prefix, bitmap)?)?;
+    let bitmap = count.div_ceil(page.entries).div_ceil(8);
+    let stored = blocks.read(block, checked_add(prefix, bitmap)?)?;
     let written = &stored[prefix as usize..];
-    let first = sum(block, prefix + bitmap + 4)?;
-    for number in (0..count.div_ceil(page)).filter(|number| is_set(written, *number)) {
-        let entries = page.min(count - number * page);
-        let start = product(number, sum(product(page, entry)?, 4)?)?;
-        blocks.check(sum(first, start)?, product(entries, entry)?)?;
-    }
-    Ok(())
+    let first = checked_add(block, prefix + bitmap + 4)?;
+    page.check(&mut blocks, first, count, |number| is_set(written, number))
 }
 
 /// Compares the checksums of the blocks and pages of an extensible array.
@@ -56,8 +53,8 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
     let entry = u64::from(entry);
     // A logarithm of 0 means that no block has pages.
     let page = match page_bits {
-        0 => u64::MAX,
-        bits => page_entries(bits)?,
+        0 => None,
+        bits => Some(Page::of(bits, entry)?),
     };
     let super_blocks = (u64::from(index_bits) + 1).saturating_sub(smallest.trailing_zeros().into());
     let direct_super_blocks = (2 * u64::from(pointers.trailing_zeros())).min(super_blocks);
@@ -75,7 +72,7 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
     let prefix = prefix + u64::from(index_bits).div_ceil(8);
     let shape = |number: u64| {
         let shift = |shift: u64| 1u64.checked_shl(shift as u32).ok_or("too many entries");
-        let entries = product(shift(number.div_ceil(2))?, smallest.into())?;
+        let entries = checked_mul(shift(number.div_ceil(2))?, smallest.into())?;
         Ok::<_, String>((shift(number / 2)?, entries))
     };
     let mut direct = direct.chunks_exact(source.offset_size.into());
@@ -83,7 +80,7 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
         let (count, entries) = shape(number)?;
         for address in direct.by_ref().take(count as usize) {
             for block in blocks.addresses(address) {
-                blocks.check(block, sum(prefix, product(entries, entry)?)?)?;
+                blocks.check(block, checked_add(prefix, checked_mul(entries, entry)?)?)?;
             }
         }
     }
@@ -93,37 +90,70 @@ pub(super) fn check_extensible_array(source: &Source, address: u64) -> Found<()>
             continue;
         };
         let (count, entries) = shape(number)?;
-        let pages = match entries <= page {
-            true => 0,
-            false => entries.div_ceil(page),
-        };
-        let bitmaps = product(count, pages.div_ceil(8))?;
-        let addresses = product(count, blocks.address_bytes)?;
-        let stored = blocks.read(super_block, sum(sum(prefix, bitmaps)?, addresses)?)?;
+        let page = page.as_ref().filter(|page| entries > page.entries);
+        let pages = page.map_or(0, |page| entries.div_ceil(page.entries));
+        let bitmaps = checked_mul(count, pages.div_ceil(8))?;
+        let addresses = checked_mul(count, blocks.address_bytes)?;
+        let stored = blocks.read(
+            super_block,
+            checked_add(checked_add(prefix, bitmaps)?, addresses)?,
+        )?;
         let (written, addresses) = stored[prefix as usize..].split_at(bitmaps as usize);
         for (number, address) in (0..).zip(addresses.chunks_exact(source.offset_size.into())) {
             let Some(block) = blocks.addresses(address).next() else {
                 continue;
             };
-            if pages == 0 {
-                blocks.check(block, sum(prefix, product(entries, entry)?)?)?;
+            let Some(page) = page else {
+                blocks.check(block, checked_add(prefix, checked_mul(entries, entry)?)?)?;
                 continue;
-            }
+            };
             blocks.check(block, prefix)?;
-            let first = sum(block, prefix + 4)?;
-            let bytes = product(page, entry)?;
-            for page in (0..pages).filter(|page| is_set(written, number * pages + page)) {
-                blocks.check(sum(first, product(page, sum(bytes, 4)?)?)?, bytes)?;
-            }
+            let is_written = |page| is_set(written, number * pages + page);
+            page.check(
+                &mut blocks,
+                checked_add(block, prefix + 4)?,
+                entries,
+                is_written,
+            )?;
         }
     }
     Ok(())
 }
 
-/// Returns the number of entries of a page, from its binary logarithm.
-fn page_entries(bits: u8) -> Found<u64> {
-    let entries = 1u64.checked_shl(bits.into());
-    entries.ok_or_else(|| format!("pages of 2^{bits} entries"))
+/// The size of the pages of a data block.
+struct Page {
+    /// The number of entries; fewer on the last page of a fixed array.
+    entries: u64,
+    entry_bytes: u64,
+}
+
+impl Page {
+    /// `bits` is the binary logarithm of the number of entries.
+    fn of(bits: u8, entry_bytes: u64) -> Found<Self> {
+        let entries = 1u64.checked_shl(bits.into());
+        Ok(Self {
+            entries: entries.ok_or_else(|| format!("pages of 2^{bits} entries"))?,
+            entry_bytes,
+        })
+    }
+
+    /// Compares the checksums of the pages that were written. `first` is the address of the first page, and
+    /// `entries` the number of entries on all pages.
+    fn check(
+        &self,
+        blocks: &mut CheckedBlocks<'_>,
+        first: u64,
+        entries: u64,
+        is_written: impl Fn(u64) -> bool,
+    ) -> Found<()> {
+        let stride = checked_add(checked_mul(self.entries, self.entry_bytes)?, 4)?;
+        for number in (0..entries.div_ceil(self.entries)).filter(|number| is_written(*number)) {
+            let entries = self.entries.min(entries - number * self.entries);
+            let address = checked_add(first, checked_mul(number, stride)?)?;
+            blocks.check(address, checked_mul(entries, self.entry_bytes)?)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns `true` if a bit of a bitmap is set. Bit 0 is the highest bit of the first byte.
@@ -132,11 +162,11 @@ fn is_set(bitmap: &[u8], bit: u64) -> bool {
     byte.is_some_and(|byte| byte & (0x80 >> (bit % 8)) != 0)
 }
 
-fn sum(a: u64, b: u64) -> Found<u64> {
+fn checked_add(a: u64, b: u64) -> Found<u64> {
     a.checked_add(b).ok_or_else(too_long)
 }
 
-fn product(a: u64, b: u64) -> Found<u64> {
+fn checked_mul(a: u64, b: u64) -> Found<u64> {
     a.checked_mul(b).ok_or_else(too_long)
 }
 
