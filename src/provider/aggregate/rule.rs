@@ -96,7 +96,7 @@ fn replace(
         Some(operator) => Arc::new(operator),
         None => match below_join(plan, node, config)? {
             None => return Ok(None),
-            Some(plan) => match over_join(&plan, config)? {
+            Some(plan) => match over_join(&plan, Stage::Whole, config)? {
                 Some(operator) => Arc::new(operator),
                 // The aggregations below the join are replaced, in any case.
                 None => return Ok(Some(plan)),
@@ -163,15 +163,16 @@ fn below_join(
     }
 }
 
-/// Returns the operator that computes the aggregation `plan` over a lookup join; `None` if there is
-/// no such join, or if the groups cannot be numbered.
+/// Returns the operator that computes this stage of the aggregation `plan` over a lookup join; `None` if
+/// there is no such join, or if the groups cannot be numbered.
 pub(crate) fn over_join(
     plan: &Arc<dyn ExecutionPlan>,
+    stage: Stage,
     config: &ConfigOptions,
 ) -> Result<Option<ArrayJoinAggregateExec>> {
     let first = plan.downcast_ref::<AggregateExec>();
-    match first.and_then(|node| first_stage(node, Stage::Whole)) {
-        Some(first) => joined::plan::operator(plan, first, config),
+    match first.and_then(|node| first_stage(node, stage)) {
+        Some(first) => joined::plan::operator(plan, first, stage, config),
         None => Ok(None),
     }
 }

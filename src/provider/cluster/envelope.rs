@@ -28,6 +28,7 @@ use datafusion_proto::physical_plan::{
 };
 
 use crate::provider::cluster::broadcast::with_tables;
+use crate::provider::cluster::joined::with_scans_of_task;
 use crate::provider::cluster::subqueries::{with_known_values, with_values};
 use crate::provider::codec::{ArrayPlanCodec, Roots, check_operators};
 
@@ -38,7 +39,7 @@ pub(super) fn encoded(
     subqueries: Option<&ScalarSubqueryResults>,
 ) -> Result<Vec<u8>> {
     let (codec, converter) = (ArrayPlanCodec::new(), DeduplicatingProtoConverter {});
-    let mut plan = with_tables(plan)?;
+    let mut plan = with_scans_of_task(with_tables(plan)?)?;
     if let Some(subqueries) = subqueries {
         plan = with_values(plan, subqueries)?;
     }

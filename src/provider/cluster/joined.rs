@@ -25,9 +25,11 @@ use crate::provider::aggregate::ArrayJoinAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::cluster::row_wise::{RowWise, over};
+use crate::provider::cluster::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 
-/// The leaf of a task below an [`ArrayJoinAggregateExec`]. Never runs.
+/// The leaf of a task below an [`ArrayJoinAggregateExec`]. EXPLAIN shows `leaf`; the task is encoded with
+/// `scan`. It never runs.
 #[derive(Debug)]
 pub(super) struct JoinedLeaf {
     /// The leaf below the operator: a scan with group numbers, or partial states.
@@ -69,6 +71,44 @@ pub(super) fn over_scan(
     Ok(RowWise::of(&operator, true))
 }
 
+/// Returns the build sides of the lookup joins below an operator, from the top down.
+pub(super) fn build_sides(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let mut builds = Vec::new();
+    let mut next = Some(plan);
+    while let Some(node) = next {
+        next = match node.downcast_ref::<ArrayLookupJoinExec>() {
+            Some(join) => {
+                let [build, probe] = join.inputs();
+                builds.push(Arc::clone(build));
+                Some(probe)
+            }
+            None => node.children().first().copied(),
+        };
+    }
+    builds
+}
+
+/// Replaces the build sides of the lookup joins among some operators, which are listed from the top down.
+pub(super) fn with_build_sides(
+    operators: &[Arc<dyn ExecutionPlan>],
+    builds: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+    let mut builds = builds.into_iter();
+    let operators = operators.iter().map(|operator| {
+        let Some(join) = operator.downcast_ref::<ArrayLookupJoinExec>() else {
+            return Ok(Arc::clone(operator));
+        };
+        let Some(build) = builds.next() else {
+            return internal_err!("a lookup join of a task has no build side");
+        };
+        if join.has_keyed_build() {
+            return replaced(operator, vec![build, Arc::clone(&join.inputs()[1])]);
+        }
+        Ok(Arc::new(join.over_build(build)?) as _)
+    });
+    operators.collect()
+}
+
 impl JoinedLeaf {
     pub fn new(leaf: Arc<dyn ExecutionPlan>, scan: Arc<dyn ExecutionPlan>) -> Self {
         // The operator above has one partition, whatever those of the leaf.
@@ -93,49 +133,35 @@ impl JoinedLeaf {
 /// Returns the plan of a task whose partial aggregations over lookup joins are encoded with the scan and the
 /// build sides of the task.
 pub(super) fn with_scans_of_task(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let replaced = plan.transform_down(|node| {
+    let with_scans = plan.transform_down(|node| {
         let Some(operator) = node.downcast_ref::<ArrayJoinAggregateExec>() else {
             return Ok(Transformed::no(node));
         };
         if operator.stage() != Stage::Partial {
             return Ok(Transformed::no(node));
         }
-        let (mut builds, mut scan) = (Vec::new(), None);
+        let mut scan = None;
         node.apply(|below| {
-            if let Some(join) = below.downcast_ref::<ArrayLookupJoinExec>() {
-                builds.push(Arc::clone(&join.inputs()[0]));
-            } else if let Some(leaf) = below.downcast_ref::<JoinedLeaf>() {
+            if let Some(leaf) = below.downcast_ref::<JoinedLeaf>() {
                 scan = Some(Arc::clone(&leaf.scan));
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        let first = operator.fallback().downcast_ref::<AggregateExec>();
+        let first = operator.datafusion_plan().downcast_ref::<AggregateExec>();
         let below = first.and_then(|first| RowWise::of(first.input(), true));
         let (Some(first), Some(below), Some(scan)) = (first, below, scan) else {
             return internal_err!("a task aggregates a join without a scan");
         };
-        let mut builds = builds.into_iter();
-        let operators = below.operators.into_iter().map(|below| {
-            let Some(join) = below.downcast_ref::<ArrayLookupJoinExec>() else {
-                return Ok(below);
-            };
-            match builds.next() {
-                Some(build) if !join.has_keyed_build() => {
-                    Ok(Arc::new(join.over_build(build)?) as Arc<dyn ExecutionPlan>)
-                }
-                _ => Ok(below),
-            }
-        });
-        let operators = operators.collect::<Result<Vec<_>>>()?;
+        let operators = with_build_sides(&below.operators, build_sides(&node))?;
         let stage = partial(first, over(&operators, scan)?)?;
-        let replaced = Arc::new(operator.replacing(stage));
+        let replaced = Arc::new(operator.with_datafusion_plan(stage));
         Ok(Transformed::new(
             replaced as _,
             true,
             TreeNodeRecursion::Jump,
         ))
     })?;
-    Ok(replaced.data)
+    Ok(with_scans.data)
 }
 
 impl DisplayAs for JoinedLeaf {

@@ -17,6 +17,7 @@
 //! ```
 //!
 //! - `rule` finds the parts, `row_wise` tells which can run in tasks, and `stage` divides them.
+//! - `joined` divides aggregates over lookup joins, which workers plan themselves.
 //! - `broadcast` sends the build sides of lookup joins to all tasks, and `subqueries` the values of
 //!   scalar subqueries.
 //! - `execution` runs the whole plan: `ClusterExec` sends the tasks, and
@@ -33,6 +34,7 @@ mod channel;
 mod divided;
 mod envelope;
 mod execution;
+mod joined;
 mod limited;
 mod row_wise;
 mod rule;

@@ -16,8 +16,8 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
+use crate::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
 use crate::provider::cluster::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::window::ArrayWindowExec;
@@ -117,6 +117,9 @@ fn is_row_wise(node: &Arc<dyn ExecutionPlan>) -> bool {
     }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
         return *aggregate.mode() == AggregateMode::Partial;
+    }
+    if let Some(aggregate) = node.downcast_ref::<ArrayJoinAggregateExec>() {
+        return aggregate.stage() == Stage::Partial;
     }
     if let Some(sort) = node.downcast_ref::<SortExec>() {
         let is_single = sort.input().output_partitioning().partition_count() == 1;

@@ -20,12 +20,15 @@ use datafusion_distributed::{
     WorkerResolver,
 };
 
-use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::rule;
+use crate::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
 use crate::provider::cluster::broadcast::BroadcastExec;
 use crate::provider::cluster::divided::Divided;
 use crate::provider::cluster::envelope::encoded;
+use crate::provider::cluster::joined::{
+    JoinedLeaf, build_sides, over_scan, partial, with_build_sides,
+};
 use crate::provider::cluster::row_wise::{RowWise, makes_dynamic_filters, over};
 use crate::provider::cluster::rule::distributed;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
@@ -129,7 +132,9 @@ impl Divider {
             None => self.scans(&part, Division::Blocks)?,
             Some(partial) => {
                 let first = partial.fallback().downcast_ref::<AggregateExec>();
-                let tasks = first.map(|first| self.partial_stages(first)).transpose()?;
+                let tasks = first
+                    .map(|first| self.partial_stages(first, None))
+                    .transpose()?;
                 tasks.flatten().map(|mut tasks| {
                     tasks.operators.splice(0..0, part.operators);
                     tasks
@@ -163,7 +168,8 @@ impl Divider {
         if keeps_values(first) || Aggregation::of(first).is_none() {
             return Ok(None);
         }
-        let tasks = self.partial_stages(first)?;
+        let tasks =
+            self.partial_stages(first, whole.is::<ArrayJoinAggregateExec>().then_some(whole))?;
         let states = tasks.map(|tasks| self.stage(tasks)).transpose()?;
         let Some(states) = states.flatten() else {
             return Ok(None);
@@ -192,27 +198,26 @@ impl Divider {
         }))
     }
 
-    /// Returns the partial stage of an aggregation, over the chunks of each task.
-    fn partial_stages(&self, first: &AggregateExec) -> Result<Option<Tasks>> {
-        let Some(part) = RowWise::of(first.input(), true) else {
+    /// Returns the partial stage of an aggregation, over the chunks of each task. `joined` is the operator
+    /// that replaced an aggregation over a lookup join, if any. The build sides are taken from `joined`:
+    /// DataFusion's later rules, which repartition and sort inputs, have run on them, but not on the build
+    /// sides below `first`.
+    fn partial_stages(
+        &self,
+        first: &AggregateExec,
+        joined: Option<&Arc<dyn ExecutionPlan>>,
+    ) -> Result<Option<Tasks>> {
+        let Some(mut part) = RowWise::of(first.input(), true) else {
             return Ok(None);
         };
+        if let Some(joined) = joined {
+            part.operators = with_build_sides(&part.operators, build_sides(joined))?;
+        }
         let Some(mut scans) = self.scans(&part, Division::Products)? else {
             return Ok(None);
         };
-        let partial = |input: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
-            let partial = AggregateExec::try_new(
-                AggregateMode::Partial,
-                first.group_expr().clone(),
-                first.aggr_expr().to_vec(),
-                first.filter_expr().to_vec(),
-                input,
-                first.input_schema(),
-            )?;
-            Ok(Arc::new(partial))
-        };
         let in_array_space = |scan: &Arc<dyn ExecutionPlan>| {
-            let plan = partial(over(&scans.operators, Arc::clone(scan))?)?;
+            let plan = partial(first, over(&scans.operators, Arc::clone(scan))?)?;
             let operator = rule::operator(&plan, Stage::Partial)?;
             Ok(operator.map(|operator| -> Arc<dyn ExecutionPlan> { Arc::new(operator) }))
         };
@@ -228,9 +233,43 @@ impl Divider {
                 operators: Vec::new(),
             }));
         }
+        if let Some(tasks) = self.over_join(first, &scans)? {
+            return Ok(Some(tasks));
+        }
         let input = over(&scans.operators, Arc::clone(&scans.whole))?;
-        scans.operators.insert(0, partial(input)?);
+        scans.operators.insert(0, partial(first, input)?);
         Ok(Some(scans))
+    }
+
+    /// Returns the partial stage of an aggregation over a lookup join, by group numbers; `None` if a task
+    /// cannot compute it.
+    fn over_join(&self, first: &AggregateExec, scans: &Tasks) -> Result<Option<Tasks>> {
+        let numbered = |scan| over_scan(first, &scans.operators, scan, &self.config);
+        let Some(whole) = numbered(&scans.whole)? else {
+            return Ok(None);
+        };
+        let names = |part: &RowWise| {
+            let all = part.operators.iter().chain([&part.leaf]);
+            all.map(|node| node.name().to_string()).collect::<Vec<_>>()
+        };
+        let mut leaves: Vec<Arc<dyn ExecutionPlan>> = Vec::with_capacity(scans.leaves.len());
+        for scan in &scans.leaves {
+            let task = numbered(scan)?;
+            // All tasks run the same operators.
+            let is_same = |task: &RowWise| {
+                names(task) == names(&whole) && task.leaf.schema() == whole.leaf.schema()
+            };
+            let Some(task) = task.filter(is_same) else {
+                return Ok(None);
+            };
+            leaves.push(Arc::new(JoinedLeaf::new(task.leaf, Arc::clone(scan))));
+        }
+        Ok(Some(Tasks {
+            whole: whole.leaf,
+            leaves,
+            chunks: scans.chunks.clone(),
+            operators: whole.operators,
+        }))
     }
 
     /// Divides the scan of a part of a plan.
@@ -351,7 +390,7 @@ impl Divider {
             return Ok(Some(Arc::new(join)));
         }
         let weight = |leaf: &Arc<dyn ExecutionPlan>| {
-            let source = leaf.downcast_ref::<DataSourceExec>()?;
+            let source = JoinedLeaf::scan_of(leaf).downcast_ref::<DataSourceExec>()?;
             source.data_source().downcast_ref::<ArrayScan>()?.weight()
         };
         let of_build = RowWise::of(build, true).and_then(|build| weight(&build.leaf));
@@ -372,11 +411,16 @@ fn whole_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<&SortExec> {
 /// Returns the node of a whole aggregation whose input is rows; `None` if the plan is anything else, or
 /// has two stages that are divided one by one.
 fn whole_aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
-    if let Some(aggregate) = plan.downcast_ref::<ArrayAggregateExec>() {
-        let fallback = aggregate.fallback().downcast_ref::<AggregateExec>();
-        let is_whole = aggregate.stage() == Stage::Whole;
+    let replaced = if let Some(aggregate) = plan.downcast_ref::<ArrayAggregateExec>() {
+        Some((aggregate.stage(), aggregate.fallback()))
+    } else {
+        let aggregate = plan.downcast_ref::<ArrayJoinAggregateExec>();
+        aggregate.map(|aggregate| (aggregate.stage(), aggregate.datafusion_plan()))
+    };
+    if let Some((stage, fallback)) = replaced {
+        let fallback = fallback.downcast_ref::<AggregateExec>();
         return fallback
-            .filter(|_| is_whole)
+            .filter(|_| stage == Stage::Whole)
             .and_then(|fallback| rule::first_stage(fallback, Stage::Whole));
     }
     let aggregate = plan.downcast_ref::<AggregateExec>()?;

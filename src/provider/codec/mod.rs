@@ -48,6 +48,7 @@ use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::functions::times::interval_length::IntervalLength;
 use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
+use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::batch_slices::{Slicing, batch_slices};
 use crate::provider::rules::nested_loops::build_side;
@@ -177,10 +178,14 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 let inputs = [build, probe, filter, groups, schema];
                 Ok(Arc::new(operator.decode(&join, inputs)?))
             }
-            (Operator::JoinAggregate {}, [replaced, join]) => {
-                match rule::over_join(replaced, context.session_config().options())? {
-                    Some(operator) => Ok(Arc::new(operator.over(Arc::clone(join)))),
-                    None => plan_err!("an encoded aggregation over a join has no group numbers"),
+            (Operator::JoinAggregate { stage }, [replaced, join @ ..]) if join.len() < 2 => {
+                let config = context.session_config().options();
+                match (rule::over_join(replaced, stage, config)?, join) {
+                    (Some(operator), []) => Ok(Arc::new(operator)),
+                    (Some(operator), [join, ..]) => Ok(Arc::new(operator.over(Arc::clone(join)))),
+                    (None, _) => {
+                        plan_err!("an encoded aggregation over a join has no group numbers")
+                    }
                 }
             }
             (
@@ -222,7 +227,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
     /// Encodes functions that a session cannot look up by name, because they hold data of the plan.
     fn try_encode_udf(&self, function: &ScalarUDF, message: &mut Vec<u8>) -> Result<()> {
         if let Some(nearest) = function.inner().downcast_ref::<NearestCoordinate>() {
-            *message = functions::encode(nearest)?;
+            *message = functions::encode_nearest(nearest)?;
+        } else if let Some(term) = function.inner().downcast_ref::<CoordinateTerm>() {
+            *message = functions::encode_terms(term)?;
         }
         Ok(())
     }
@@ -240,7 +247,10 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
         if message.is_empty() {
             return plan_err!("the session has no function {name}; prepare it with enable_arrays");
         }
-        Ok(Arc::new(functions::decode(name, message)?.into()))
+        if name == CoordinateTerm::NAME {
+            return Ok(Arc::new(functions::decode_terms(message)?.into()));
+        }
+        Ok(Arc::new(functions::decode_nearest(name, message)?.into()))
     }
 
     /// Fails: the operators of this crate encode themselves.
@@ -271,7 +281,9 @@ pub(in crate::provider) enum Operator {
     BuildSide {
         restarts: bool,
     },
-    JoinAggregate {},
+    JoinAggregate {
+        stage: Stage,
+    },
     BatchSlices(Slicing),
     LookupJoin(EncodedJoin),
     Window {

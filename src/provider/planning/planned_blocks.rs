@@ -53,7 +53,6 @@ impl PlannedBlocks {
     }
 
     /// Returns the blocks that are read, and their order.
-    #[cfg(feature = "proto")]
     pub fn order(&self) -> &BlockOrder {
         &self.order
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::source::DataSourceExec;
@@ -150,12 +150,7 @@ impl<N> InlinedInput<N> {
             );
         }
         let fields = narrowed.schema();
-        let moved = |expr: &Arc<dyn PhysicalExpr>| {
-            replace_columns(expr, &|number| {
-                let index = used.binary_search(&number).ok()?;
-                Some(Arc::new(Column::new(fields.field(index).name(), index)))
-            })
-        };
+        let moved = |expr: &Arc<dyn PhysicalExpr>| moved(expr, used, &fields);
         let conjuncts = self.conjuncts.iter().map(moved);
         if let Some(predicate) = conjunction_opt(conjuncts.collect::<Result<Vec<_>>>()?) {
             narrowed = Arc::new(FilterExec::try_new(predicate, narrowed)?);
@@ -250,6 +245,19 @@ pub(crate) fn replace_columns(
         }
     })?;
     Ok(replaced.data)
+}
+
+/// Rewrites an expression over the columns of a plan for a plan that keeps only the columns `kept`, which
+/// are sorted. `schema` is the schema of that plan.
+pub(crate) fn moved(
+    expr: &Arc<dyn PhysicalExpr>,
+    kept: &[usize],
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    replace_columns(expr, &|number| {
+        let index = kept.binary_search(&number).ok()?;
+        Some(Arc::new(Column::new(schema.field(index).name(), index)))
+    })
 }
 
 /// Returns `true` if an expression may fail on some values: it divides by a value that may be zero,

@@ -12,10 +12,11 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
 use crate::provider::planning::dynamic;
+use crate::provider::planning::planned_blocks::PlannedBlocks;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, in_turn};
 use crate::provider::plans::conjunction::conjunction_opt;
-use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
-use crate::provider::source::ColumnKind;
+use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments, column_indices, project};
+use crate::provider::source::{BlockList, BlockSource, ColumnKind, SelectedBlocks};
 
 /// The maximum number of blocks that are searched for the last rows of a scan.
 const MAX_LAST_BLOCKS: u64 = 1024;
@@ -136,6 +137,38 @@ impl ArrayScan {
         });
         scan.read_schema = read_schema;
         scan.schema = schema;
+        scan.column_statistics = Arc::default();
+        Ok(Some(scan))
+    }
+
+    /// Returns the scan over `source`, a table with the columns of this scan's table followed by more.
+    /// Returns `None` if `selected_by` selects other blocks of `source`.
+    pub(in crate::provider) fn with_source(
+        &self,
+        source: Arc<dyn BlockSource>,
+        selected_by: SelectArguments,
+    ) -> Result<Option<Self>> {
+        let plan = self.plan.as_ref();
+        let SelectArguments { filters, columns } = &selected_by;
+        let SelectedBlocks { blocks, .. } = source.select(filters, columns, &plan.options)?;
+        let chunk_grids = |blocks: &dyn BlockList| {
+            let grids = blocks.grid_selections().unwrap_or_default().into_iter();
+            let chunk_grids = grids.map(|part| part.grid.chunk_grid().clone());
+            chunk_grids.collect::<Vec<_>>()
+        };
+        let own = self.blocks.list();
+        if blocks.count() != own.count()
+            || chunk_grids(blocks.as_ref()) != chunk_grids(own.as_ref())
+        {
+            return Ok(None);
+        }
+        let mut scan = self.with_plan(ScanPlan {
+            ordering: Vec::new(),
+            selected_by,
+            ..plan.clone()
+        });
+        scan.source = source;
+        scan.blocks = PlannedBlocks::new(blocks, self.blocks.order().clone());
         scan.column_statistics = Arc::default();
         Ok(Some(scan))
     }

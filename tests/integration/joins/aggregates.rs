@@ -166,6 +166,116 @@ async fn groups_are_numbered() {
     }
 }
 
+/// Cells with the same keys are aggregated before the join, unless an aggregate or a predicate needs each
+/// cell with its match, or there are too few cells per group.
+#[tokio::test]
+async fn cells_are_aggregated_before_the_join() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    let zones = format!("a JOIN {ZONES} USING (lat)");
+    let outer = format!("a LEFT JOIN {ZONES} ON a.lat = z.lat");
+    let boxes = "a JOIN (VALUES (0, 2, 1, 5, 'x'), (1, 4, 0, 3, 'y'), (9, 9, 0, 9, 'z')) \
+                 b(south, north, west, east, name) \
+                 ON a.lat BETWEEN south AND north AND a.lon BETWEEN west AND east";
+    let all = "count(*), count(value), sum(value), avg(value), min(value), max(value), \
+               round(stddev(value), 9)";
+    for batch_size in [8192, 3] {
+        let set = format!("SET datafusion.execution.batch_size = {batch_size}");
+        rows(&ctx, &set).await;
+        for (select, from, groups, is_eager) in [
+            (all, zones.as_str(), "zone", true),
+            (all, &outer, "zone", true),
+            (all, boxes, "name", true),
+            (all, &zones, "", true),
+            (all, &zones, "time % 2, zone, weight > 1", true),
+            (
+                all,
+                &format!("{zones} WHERE time > 0 AND lon < 6"),
+                "zone",
+                true,
+            ),
+            (all, &format!("{zones} WHERE value > 4"), "zone", true),
+            (all, &format!("{zones} WHERE zone = 'nowhere'"), "", true),
+            (
+                "sum(a.value)",
+                "a JOIN flat USING (lat, lon)",
+                "flat.value > 8",
+                true,
+            ),
+            (
+                "count(*), max(value)",
+                &format!("a LEFT SEMI JOIN {ZONES} ON a.lat = z.lat"),
+                "",
+                true,
+            ),
+            (
+                "count(*), max(value)",
+                &format!("a LEFT ANTI JOIN {ZONES} ON a.lat = z.lat"),
+                "lat % 2",
+                true,
+            ),
+            (
+                "sum(value) FILTER (WHERE value > 7), count(*) FILTER (WHERE lon > 2)",
+                &outer,
+                "zone",
+                true,
+            ),
+            (
+                "max(lon), min(lat), count(DISTINCT time)",
+                &zones,
+                "zone",
+                true,
+            ),
+            ("count(*)", &zones, "zone, time", true),
+            ("count(*)", &zones, "zone, time, lon", false),
+            // The expression fails on a coordinate without a match.
+            (
+                "max(10 / lat)",
+                "a WHERE NOT EXISTS (SELECT 1 FROM (VALUES (0)) m(l) WHERE l = lat)",
+                "",
+                false,
+            ),
+            ("sum(value * weight)", &zones, "zone", false),
+            ("sum(value), sum(weight)", &zones, "zone", false),
+            ("median(value)", &zones, "zone", false),
+            (
+                "sum(value)",
+                &format!("{zones} WHERE value > weight"),
+                "zone",
+                false,
+            ),
+            (
+                "sum(value)",
+                &format!("a JOIN {ZONES} ON a.lat = z.lat AND a.value > z.weight"),
+                "zone",
+                false,
+            ),
+            (
+                "sum(value)",
+                "a JOIN (VALUES (1, 'x'), (2, 'y')) b(k, name) ON a.lat + a.lon = b.k",
+                "name",
+                false,
+            ),
+        ] {
+            let by = match groups {
+                "" => String::new(),
+                groups => format!(" GROUP BY {groups}"),
+            };
+            let keys = match groups {
+                "" => String::new(),
+                groups => format!("{groups}, "),
+            };
+            let sql = format!("SELECT {keys}{select} FROM {from}{by}");
+            let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+            let plan = plan.concat();
+            let is_before = plan.contains("ArrayJoinAggregateExec: mode=Final")
+                && plan.contains("ArrayAggregateExec: mode=Partial, gby=[coordinate_term(");
+            assert_eq!(is_before, is_eager, "{sql}\n{plan}");
+            let [answer, expected] = both(&ctx, &sql).await;
+            assert_eq!(answer, expected, "{sql}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn too_little_memory_leaves_the_groups_to_datafusion() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
@@ -181,6 +291,27 @@ async fn too_little_memory_leaves_the_groups_to_datafusion() {
         rows
     };
     assert_eq!(sorted(left.rows), sorted(all.rows));
+}
+
+#[tokio::test]
+async fn cells_are_joined_if_partial_states_do_not_fit_into_memory() {
+    let cells = cells!((0..4 * 100 * 100).map(|n| (n % 23) as f32));
+    let spec = DatasetSpec::new("a", Dtype::F32, &[4, 100, 100], &[4, 10, 100]);
+    let spec = spec.with_dim_names(["time", "lat", "lon"]);
+    let (_folder, _, ctx) = sample(&[(spec, cells)], ArrayOptions::new()).await;
+    let sql = "SELECT name, count(*), sum(value), max(value) FROM a \
+               JOIN (VALUES (0, 60, 'x'), (40, 99, 'y')) b(south, north, name) \
+               ON lat BETWEEN south AND north AND lon < north GROUP BY name";
+    let of_states = run(&ctx, sql).await;
+    assert_eq!(of_states.metric("left_to_engine"), 0);
+    rows(&ctx, "SET datafusion.runtime.memory_limit = '1500K'").await;
+    let of_cells = run(&ctx, sql).await;
+    assert_eq!(of_cells.metric("left_to_engine"), 1);
+    let sorted = |mut rows: Vec<String>| {
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(of_cells.rows), sorted(of_states.rows));
 }
 
 /// An array joined with a climatology, a mask and weights: every join looks up its matches, and the

@@ -76,6 +76,8 @@ async fn files_are_joined_by_position() {
             (format!("SELECT count(*), sum(value) FROM t WHERE lat NOT IN (SELECT y FROM {MASK})"), false),
             (format!("SELECT t.time, n, c.mean, value FROM t JOIN {MEANS} c ON {ON} JOIN {MASK} ON t.lat = k.y"), false),
             (format!("SELECT n, sum(value * c.mean) FROM t JOIN {MEANS} c ON {ON} JOIN {MASK} ON t.lat = k.y GROUP BY n"), true),
+            // Only cells of the last file have a match.
+            ("SELECT b.value > 50, count(*), sum(a.value) FROM t a JOIN (SELECT time, value FROM f.v WHERE lat = 0 AND lon = 0) b ON a.time = b.time + 13 GROUP BY 1".into(), true),
             ("SELECT a.time, a.value - b.value FROM t a JOIN t b ON a.time = b.time + 5 AND a.lat = b.lat AND a.lon = b.lon".into(), false),
             ("SELECT a.time, a.value - b.value FROM t a JOIN f.v b ON a.time = b.time + 5 AND a.lat = b.lat AND a.lon = b.lon WHERE a.time BETWEEN 8 AND 14".into(), false),
         ] {

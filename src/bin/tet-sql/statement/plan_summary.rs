@@ -125,9 +125,11 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
             steps.push(step.unwrap_or_else(|| "rows are grouped by hash".to_owned()));
         }
     } else if let Some(aggregate) = plan.downcast_ref::<ArrayJoinAggregateExec>() {
-        let functions: Vec<&str> = aggregate.functions().collect();
-        let step = computed_step(&functions, "computed row by row");
-        steps.push(step.unwrap_or_else(|| "rows are grouped by position".to_owned()));
+        if !aggregate.merges_states() {
+            let functions: Vec<&str> = aggregate.functions().collect();
+            let step = computed_step(&functions, "computed row by row");
+            steps.push(step.unwrap_or_else(|| "rows are grouped by position".to_owned()));
+        }
     } else if plan.downcast_ref::<HashJoinExec>().is_some() {
         steps.push("rows are joined by hash".to_owned());
     } else if plan.downcast_ref::<ArrayLookupJoinExec>().is_some() {

@@ -148,16 +148,19 @@ impl Accumulated {
         }
     }
 
-    /// Merges partial states of all groups.
-    pub fn merge(&mut self, states: &[ArrayRef], count: usize) -> Result<()> {
+    /// Merges partial states. `groups` holds the group index of each, and `count` is the number of groups;
+    /// both are ignored without grouping.
+    pub fn merge(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
         match self {
             Self::Single(single) => single.merge_batch(states),
-            Self::Groups(groups) => {
-                let rows = states.first().map_or(0, |state| state.len());
-                let numbers: Vec<usize> = (0..rows).collect();
-                groups.merge_batch(states, &numbers, count)
-            }
+            Self::Groups(groups_of) => groups_of.merge_batch(states, groups, count),
         }
+    }
+
+    /// Merges one partial state of each group.
+    pub fn merge_all(&mut self, states: &[ArrayRef], count: usize) -> Result<()> {
+        let rows = states.first().map_or(0, |state| state.len());
+        self.merge(states, &(0..rows).collect::<Vec<_>>(), count)
     }
 
     /// Returns the final values of all groups.

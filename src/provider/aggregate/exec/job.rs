@@ -6,21 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::DynamicFilterTracking;
-use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::format::io::storage::Access;
 use crate::grid::Selection;
 use crate::grid::reduce::{CellType, Counts};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
-use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow};
+use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow, narrow_dynamically};
 use crate::provider::aggregate::plan::groups::Groups;
 use crate::provider::aggregate::plan::program::{Output, Presence, Program};
 use crate::provider::aggregate::plan::reductions::Reduced;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::dynamic::with_subquery_values;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::planning::pruning::{Pruner, certain_conjuncts};
+use crate::provider::planning::pruning::Pruner;
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection, SharedChunks};
@@ -59,7 +56,8 @@ pub(crate) struct Job {
     pub masks: Vec<Vec<(u64, u64)>>,
     pub groups: Groups,
     pub parts: Vec<GridJob>,
-    /// The dynamic filter, if it may still change.
+    /// The filter that prunes chunks: the dynamic filter as long as it may change, otherwise its residual
+    /// conjuncts, which the axes cannot answer.
     dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// The schema of the table.
     pub schema: SchemaRef,
@@ -144,14 +142,9 @@ impl Job {
         if !narrow(&program.on_axes, &mut parts, dimensions)? {
             return Ok(None);
         }
-        let mut changing = None;
-        if let Some(filter) = dynamic_filter {
-            let mut tracking = DynamicFilterTracking::classify(filter);
-            changing = tracking.watcher().map(|_| Arc::clone(filter));
-            let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
-            // Conjuncts that cannot be solved on the axes are left out, as the filter is optional.
-            narrow(certain_conjuncts(&filter), &mut parts, dimensions)?;
-        }
+        let residual =
+            dynamic_filter.map(|filter| narrow_dynamically(filter, &mut parts, dimensions));
+        let residual = residual.transpose()?.flatten();
         let columns = &program.group_columns;
         let groups = Groups::try_new(&program.aggregation.groups, columns, &parts)?;
         let restrictions = program.restrictions.iter().flatten();
@@ -226,7 +219,7 @@ impl Job {
             masks,
             groups,
             parts: job_parts,
-            dynamic_filter: changing,
+            dynamic_filter: residual,
             schema: Arc::clone(schema),
             options,
             shared,
@@ -334,7 +327,7 @@ impl Job {
     }
 
     /// Returns the pruner that applies the dynamic filter to the chunks of a [`GridJob`]; `None` if
-    /// the filter cannot change any more.
+    /// there is no filter, or if the axes answer all of it.
     pub fn pruner(&self, part: &GridJob) -> Result<Option<Pruner>> {
         let Some(filter) = &self.dynamic_filter else {
             return Ok(None);
@@ -366,6 +359,12 @@ impl GridJob {
     /// Returns the selected cells, or those that a restriction keeps.
     pub fn selection(&self, restriction: Option<usize>) -> &Selection {
         restriction.map_or(&self.part.selection, |number| &self.restricted[number])
+    }
+
+    /// Returns the end of the range of chunk ordinals for which [`Pruner::keeps`] evaluates statistics ahead.
+    pub fn read_ahead_end(&self, ordinal: u64) -> u64 {
+        let all = self.blocks.count().unwrap_or(u64::MAX);
+        self.order.as_ref().map_or(all, |_| ordinal + 1)
     }
 
     fn units(&self) -> Option<u64> {

@@ -198,7 +198,7 @@ fn reduction(
         (Stage::Whole, Reduced::Deviation) => {
             let states = states(results, reduced, function, count)?;
             let mut accumulated = Accumulated::new(function, is_grouped)?;
-            accumulated.merge(&states, count)?;
+            accumulated.merge_all(&states, count)?;
             vec![accumulated.evaluate()?]
         }
         _ => states(results, reduced, function, count)?,

@@ -74,7 +74,7 @@ impl PartialState {
             if let Some(mut other) = one.absorb(other) {
                 // The partial state and a copy of it exist at the same time.
                 memory.try_grow(other.size().saturating_mul(2))?;
-                one.merge(&other.state()?, groups)?;
+                one.merge_all(&other.state()?, groups)?;
             }
         }
         Ok(())

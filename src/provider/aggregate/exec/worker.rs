@@ -196,7 +196,7 @@ impl Worker {
         }
         for position in positions {
             if let Some((_, Some(pruner))) = &mut self.pruner
-                && !pruner.keeps(*position, *position + 1)?
+                && !pruner.keeps(*position, part.read_ahead_end(*position))?
             {
                 self.metrics.add_pruned();
                 continue;

@@ -2,14 +2,15 @@
 //!
 //! `SELECT region, avg(value) FROM array JOIN regions ON lat BETWEEN south AND north GROUP BY region` does
 //! not need the cells one by one: all cells with the same `lat` have the same matches. So their partial
-//! states are computed in array space, and the join returns partial states in place of cells (eager
-//! aggregation: Yan and Larson, VLDB 1995).
+//! states are computed in array space, and the join returns partial states in place of cells. This is
+//! eager aggregation (Yan and Larson, VLDB 1995).
 //!
 //! ```text
 //! array [time, lat, lon]  ->  a state per lat  ->  joined with the regions  ->  a state per region
 //! ```
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -21,7 +22,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Operator, ScalarUDF};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, conjunction_opt};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::filter::FilterExec;
@@ -29,29 +30,37 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation, Stage};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
+use crate::provider::aggregate::plan::groups::never_fail;
 use crate::provider::aggregate::rule;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
-use crate::provider::join::lookup::coordinate_number::CoordinateNumber;
+use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
 use crate::provider::join::lookup::grouped::{GROUP_NUMBER, GroupKeys};
 use crate::provider::join::lookup::key_index_grid::KEY_INDEX;
-use crate::provider::join::lookup::keys::{KeyTerms, ProbeKeys};
+use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::join::lookup::rule::extension::GridColumns;
-use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
+use crate::provider::planning::pushdown::only_column;
+use crate::provider::plans::below::{InlinedInput, columns_in, moved};
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridSelection;
 
-/// The minimum number of cells per partial state. With fewer, joining the cells is cheaper.
+/// The minimum number of cells per group before the join. With fewer, joining the cells is cheaper.
 const MIN_CELLS: u64 = 4;
-/// The maximum number of partial states, which are kept in memory.
-const MAX_STATES: u64 = 1 << 22;
+/// The maximum number of groups before the join. Their partial states are kept in memory.
+const MAX_GROUPS_BEFORE_JOIN: u64 = 1 << 22;
+/// The approximate number of bytes per group for the keys, and for each aggregate: while the aggregate is
+/// computed, and in the output.
+const BYTES_PER_COLUMN: usize = 48;
 
 /// The partial states that a join returns in place of cells.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::provider) struct JoinedStates {
-    /// For each aggregate, its partial state, over the columns of the join.
-    pub columns: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+    /// For each aggregate, the columns of the join that hold its partial state.
+    pub columns: Vec<Range<usize>>,
     /// The columns of the array's table, to which the arguments of the aggregates refer.
     pub table: SchemaRef,
+    /// The approximate number of bytes of the partial states before the join.
+    pub bytes: usize,
 }
 
 /// An aggregation over a join that returns partial states.
@@ -63,20 +72,22 @@ pub(super) struct EagerAggregation {
     pub states: JoinedStates,
 }
 
-/// The numbers of the coordinates of one axis: a term of the key index and a term of the group number,
-/// as far as the axis has them.
-struct AxisNumbers {
+/// The functions that return the terms of one axis.
+struct AxisTerms {
     axis: usize,
+    /// Returns the term of the key index; `None` if the keys do not use the axis.
     key: Option<Arc<ScalarUDF>>,
+    /// Returns the term of the group number; `None` if no grouping expression uses the axis.
     group: Option<Arc<ScalarUDF>>,
     /// The number of distinct pairs of terms.
     count: u64,
 }
 
 impl EagerAggregation {
-    /// Plans the aggregation over a join, whose output `cells` describes. Returns `None` if an aggregate
-    /// or a predicate uses columns of the build side, if the array cannot be aggregated in array space,
-    /// or if that would leave nearly as many states as there are cells.
+    /// Plans eager aggregation below `join`, whose output `cells` describes. Returns `None` if an aggregate
+    /// or a predicate uses columns of the build side, if the array cannot be aggregated in array space, or
+    /// if there would be more than [`MAX_GROUPS_BEFORE_JOIN`] groups or fewer than [`MIN_CELLS`] cells per
+    /// group.
     pub fn try_new(
         join: &ArrayLookupJoinExec,
         cells: &GridColumns,
@@ -87,42 +98,43 @@ impl EagerAggregation {
         let Some(scan) = scan_of(&join.inputs()[1])? else {
             return Ok(None);
         };
+        let Some(over_table) = over_table(aggregation, cells)? else {
+            return Ok(None);
+        };
         let Some(key_terms) = join.cell_terms(&cells.grids) else {
             return Ok(None);
         };
-        let group_terms = keys.probe.as_ref().map(ProbeKeys::terms);
-        let Some(axes) = axis_numbers(&cells.grids, &key_terms, group_terms.as_deref())? else {
+        let group_terms = keys.probe.as_ref().map_or(Vec::new(), |keys| keys.terms());
+        let Some(axes) = axis_terms(&cells.grids, [&key_terms, &group_terms])? else {
             return Ok(None);
         };
-        let states = axes
+        let groups = axes
             .iter()
-            .try_fold(1u64, |states, axis| states.checked_mul(axis.count));
-        let most = GridSelection::cells(&cells.grids).map_or(u64::MAX, |cells| cells / MIN_CELLS);
-        if axes.is_empty() || states.is_none_or(|states| states > most.min(MAX_STATES)) {
-            return Ok(None);
-        }
-        let Some(over_table) = over_table(aggregation, cells)? else {
+            .try_fold(1u64, |groups, axis| groups.checked_mul(axis.count));
+        let rows = scan.blocks().rows().at_most().unwrap_or(u64::MAX);
+        let most = MAX_GROUPS_BEFORE_JOIN.min(rows / MIN_CELLS);
+        let Some(groups) = groups.filter(|groups| !axes.is_empty() && *groups <= most) else {
             return Ok(None);
         };
         let Some(partial) = partial(&scan, &axes, &over_table, config)? else {
             return Ok(None);
         };
-        let has_groups = keys.probe.is_some();
-        let probe = numbered(partial, &axes, has_groups)?;
-        let schema = probe.schema();
+        let probe = with_key_index(partial, &axes, keys.probe.is_some())?;
         let mut start = 0;
         let columns = over_table.aggregates.iter().map(|aggregate| {
             let columns = start..start + aggregate.function.state_fields()?.len();
             start = columns.end;
-            Ok(columns.map(|index| column(&schema, index)).collect())
+            Ok(columns)
         });
         let columns = columns.collect::<Result<_>>()?;
+        let bytes = BYTES_PER_COLUMN * (1 + over_table.aggregates.len());
         Ok(Some(Self {
             join: join.over_states(probe, start, keys),
             aggregates: over_table.aggregates,
             states: JoinedStates {
                 columns,
                 table: Arc::clone(&cells.table),
+                bytes: bytes.saturating_mul(groups as usize),
             },
         }))
     }
@@ -138,8 +150,10 @@ fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<ArrayScan>> {
     Ok(scan.filter(|scan| scan.plan().fetch.is_none()).cloned())
 }
 
-/// Rewrites an aggregation over a join in terms of the array's table; `None` if it uses columns of the build
-/// side. The grouping expressions are left out.
+/// Rewrites the aggregates and predicates of an aggregation over a join in terms of the array's table,
+/// without its grouping expressions. Returns `None` if one uses columns of the build side, or if an
+/// expression over a dimension fails on a selected coordinate: the join might drop the cells of this
+/// coordinate, so that the query does not fail.
 fn over_table(aggregation: &Aggregation, cells: &GridColumns) -> Result<Option<Aggregation>> {
     let mut aggregates = Vec::with_capacity(aggregation.aggregates.len());
     for aggregate in &aggregation.aggregates {
@@ -154,76 +168,82 @@ fn over_table(aggregation: &Aggregation, cells: &GridColumns) -> Result<Option<A
             filter: filter.pop(),
         });
     }
-    let conjuncts = cells.replace_in(&aggregation.conjuncts)?;
-    Ok(conjuncts.map(|conjuncts| Aggregation {
+    let Some(conjuncts) = cells.replace_in(&aggregation.conjuncts)? else {
+        return Ok(None);
+    };
+    let over_table = Aggregation {
         groups: Vec::new(),
         aggregates,
         conjuncts,
-    }))
+    };
+    let dimensions = cells.grids.first().map_or(0, |part| part.grid.axes().len());
+    let may_fail = |expr: &Arc<dyn PhysicalExpr>| match only_column(expr) {
+        Some(column) if column < dimensions => {
+            !never_fail(&[Arc::clone(expr)], &[column], &cells.grids)
+        }
+        _ => false,
+    };
+    let expressions = over_table.expressions().flat_map(split_conjunction);
+    let may_fail = expressions.into_iter().any(may_fail);
+    Ok((!may_fail).then_some(over_table))
 }
 
-/// Numbers the coordinates of all axes that have terms. Returns `None` if a term depends on several axes.
-fn axis_numbers(
+/// Finds the terms of each axis that the keys or the grouping expressions use. `terms` holds the terms of
+/// the key index and those of the group number, for each array. Returns `None` if a term depends on
+/// several axes, if equal coordinates have different terms, or if no cell is selected.
+fn axis_terms(
     grids: &[GridSelection],
-    key_terms: &[Vec<KeyTerms>],
-    group_terms: Option<&[Vec<KeyTerms>]>,
-) -> Result<Option<Vec<AxisNumbers>>> {
-    let dimensions = grids.first().map_or(0, |part| part.grid.axes().len());
-    let all = key_terms.iter().chain(group_terms.into_iter().flatten());
-    if all.flatten().any(|terms| terms.axes.len() != 1) {
+    terms: [&[Vec<KeyTerms>]; 2],
+) -> Result<Option<Vec<AxisTerms>>> {
+    let all = terms.iter().copied().flatten().flatten();
+    let Some(mut used) = all
+        .map(|terms| <[usize; 1]>::try_from(&terms.axes[..]).ok())
+        .collect::<Option<Vec<_>>>()
+    else {
         return Ok(None);
-    }
+    };
+    used.sort_unstable();
+    used.dedup();
     let parts: Vec<&GridSelection> = grids.iter().collect();
-    let mut axes = Vec::new();
-    for axis in 0..dimensions {
-        let terms_of = |terms: &[Vec<KeyTerms>], grid: usize| {
-            let terms = terms.get(grid)?.iter();
-            let terms = terms.filter(|terms| terms.axes == [axis]);
-            terms.map(|terms| Arc::clone(&terms.terms)).next()
-        };
+    let mut axes = Vec::with_capacity(used.len());
+    for [axis] in used {
         let mut coordinates: Vec<ArrayRef> = Vec::new();
-        let mut numbers = [None, None];
+        let mut selected: [Option<Vec<u32>>; 2] = [None, None];
         for grid in GridClasses::of(axis, &parts)?.firsts {
             let along = SelectedCoordinates::of(&grids[grid], axis)?;
-            let terms = [
-                terms_of(key_terms, grid),
-                group_terms.and_then(|terms| terms_of(terms, grid)),
-            ];
-            if terms.iter().any(Option::is_some) {
-                coordinates.push(along.coordinates(0..along.count())?);
-            }
-            let selected = grids[grid].selection.axes()[axis].ranges();
-            let selected: Vec<u64> = selected.flatten().collect();
-            for (numbers, terms) in numbers.iter_mut().zip(terms) {
-                if let Some(terms) = terms {
-                    let selected = selected.iter().map(|index| terms[*index as usize]);
-                    numbers.get_or_insert_with(Vec::new).extend(selected);
+            coordinates.push(along.coordinates(0..along.count())?);
+            for (selected, terms) in selected.iter_mut().zip(terms) {
+                let mut of_grid = terms.get(grid).into_iter().flatten();
+                if let Some(own) = of_grid.find(|terms| terms.axes == [axis]) {
+                    let indices = grids[grid].selection.axes()[axis].ranges().flatten();
+                    let own = indices.map(|index| own.terms[index as usize]);
+                    selected.get_or_insert_default().extend(own);
                 }
             }
         }
-        if coordinates.is_empty() {
-            continue;
-        }
         let arrays: Vec<_> = coordinates.iter().map(|values| values.as_ref()).collect();
+        if arrays.is_empty() {
+            return Ok(None);
+        }
         let coordinates = concat(&arrays)?;
-        let [key, group] = numbers;
         let pair = |index: usize| {
-            let of = |numbers: &Option<Vec<u32>>| numbers.as_ref().map(|numbers| numbers[index]);
-            (of(&key), of(&group))
+            selected
+                .each_ref()
+                .map(|terms| Some(terms.as_ref()?[index]))
         };
-        let count = (0..coordinates.len()).map(pair).collect::<HashSet<_>>();
-        let count = count.len() as u64;
+        let pairs: HashSet<_> = (0..coordinates.len()).map(pair).collect();
+        let count = pairs.len() as u64;
         let mut functions = [None, None];
-        for (function, numbers) in functions.iter_mut().zip([key, group]) {
-            if let Some(numbers) = numbers {
-                let Some(number) = CoordinateNumber::try_new(&coordinates, &numbers)? else {
+        for (function, terms) in functions.iter_mut().zip(selected) {
+            if let Some(terms) = terms {
+                let Some(term) = CoordinateTerm::try_new(&coordinates, &terms)? else {
                     return Ok(None);
                 };
-                *function = Some(Arc::new(ScalarUDF::from(number)));
+                *function = Some(Arc::new(ScalarUDF::from(term)));
             }
         }
         let [key, group] = functions;
-        axes.push(AxisNumbers {
+        axes.push(AxisTerms {
             axis,
             key,
             group,
@@ -233,11 +253,11 @@ fn axis_numbers(
     Ok(Some(axes))
 }
 
-/// Returns the operator that computes partial states of the cells of a scan, grouped by the numbers of the
-/// axes; `None` if they cannot be computed in array space.
+/// Returns the operator that computes the partial states of a scan's cells, grouped by their terms.
+/// Returns `None` if they cannot be computed in array space.
 fn partial(
     scan: &ArrayScan,
-    axes: &[AxisNumbers],
+    axes: &[AxisTerms],
     aggregation: &Aggregation,
     config: &ConfigOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -254,13 +274,7 @@ fn partial(
         return Ok(None);
     };
     let schema = Arc::clone(scan.schema());
-    let of_scan = |expr: &Arc<dyn PhysicalExpr>| {
-        replace_columns(expr, &|number| {
-            let index = columns.binary_search(&number).ok()?;
-            Some(column(&schema, index))
-        })
-    };
-    let over_scan = aggregation.map(of_scan)?;
+    let over_scan = aggregation.map(|expr| moved(expr, &columns, &schema))?;
     let config = Arc::new(config.clone());
     let mut groups: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::with_capacity(axes.len());
     for axis in axes {
@@ -270,9 +284,9 @@ fn partial(
         for function in axis.key.iter().chain(&axis.group) {
             let coordinate = vec![column(&schema, index)];
             let function = Arc::clone(function);
-            let number =
+            let term =
                 ScalarFunctionExpr::try_new(function, coordinate, &schema, Arc::clone(&config))?;
-            groups.push((Arc::new(number) as _, format!("number_{}", groups.len())));
+            groups.push((Arc::new(term) as _, format!("term_{}", groups.len())));
         }
     }
     let (mut functions, mut filters) = (Vec::new(), Vec::new());
@@ -300,36 +314,32 @@ fn partial(
     Ok(operator.map(|operator| Arc::new(operator) as _))
 }
 
-/// Returns the rows of a partial aggregation by the numbers of the axes: the partial states, the key index,
-/// and the group number if there is one.
-fn numbered(
+/// Adds up the terms of each row of a partial aggregation. The output has the partial states, then the
+/// key index, then the group number if there is one.
+fn with_key_index(
     partial: Arc<dyn ExecutionPlan>,
-    axes: &[AxisNumbers],
-    has_groups: bool,
+    axes: &[AxisTerms],
+    has_group_number: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = partial.schema();
     let (mut keys, mut groups) = (Vec::new(), Vec::new());
-    let mut numbers = 0;
+    let mut index = 0..;
     for axis in axes {
-        for (terms, has_number) in [
-            (&mut keys, axis.key.is_some()),
-            (&mut groups, axis.group.is_some()),
-        ] {
-            if has_number {
-                terms.push(column(&schema, numbers));
-                numbers += 1;
-            }
+        for (function, terms) in [(&axis.key, &mut keys), (&axis.group, &mut groups)] {
+            let used = function.iter().zip(&mut index);
+            terms.extend(used.map(|(_, index)| column(&schema, index)));
         }
     }
+    let states = keys.len() + groups.len()..schema.fields().len();
     let mut output: Vec<ProjectionExpr> = Vec::new();
-    for index in numbers..schema.fields().len() {
+    for index in states {
         output.push(ProjectionExpr {
             expr: column(&schema, index),
             alias: schema.field(index).name().clone(),
         });
     }
     let sums = [(KEY_INDEX, keys), (GROUP_NUMBER, groups)];
-    for (name, terms) in sums.into_iter().take(1 + usize::from(has_groups)) {
+    for (name, terms) in sums.into_iter().take(1 + usize::from(has_group_number)) {
         output.push(ProjectionExpr {
             expr: sum(terms),
             alias: name.to_string(),
@@ -342,7 +352,9 @@ fn column(schema: &Schema, index: usize) -> Arc<dyn PhysicalExpr> {
     Arc::new(Column::new(schema.field(index).name(), index))
 }
 
-/// Returns the sum of some terms.
+/// Returns the sum of the terms; zero without terms. Unlike the sum in [`KeyTerms`], it need not saturate:
+/// only selected coordinates have groups, and none of them has the term
+/// [`NO_KEY`](crate::provider::join::lookup::keys::NO_KEY).
 fn sum(terms: Vec<Arc<dyn PhysicalExpr>>) -> Arc<dyn PhysicalExpr> {
     let sum = terms
         .into_iter()

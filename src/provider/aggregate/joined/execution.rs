@@ -19,6 +19,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::provider::aggregate::exec::accumulators::{Accumulated, add_rows};
 use crate::provider::aggregate::exec::fallback::{self, Batches};
 use crate::provider::aggregate::joined::plan::JoinAggregation;
+use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::planning::mask::mask;
@@ -36,6 +37,7 @@ const BYTES_PER_RESULT: usize = 16;
 pub(super) struct Execution {
     pub join: Arc<dyn ExecutionPlan>,
     pub program: Arc<JoinAggregation>,
+    pub stage: Stage,
     pub fallback: Arc<dyn ExecutionPlan>,
     pub metrics: ExecutionPlanMetricsSet,
     pub context: Arc<TaskContext>,
@@ -66,7 +68,7 @@ struct Worker {
 
 impl Execution {
     /// Returns the output rows, aggregated by group number or, if there is not enough memory, or there
-    /// are too many groups, by DataFusion's own plan.
+    /// are too many groups, by the fallback.
     pub async fn run(self) -> Result<Batches> {
         let baseline = BaselineMetrics::new(&self.metrics, 0);
         let found = self.by_number(&baseline).await;
@@ -86,6 +88,13 @@ impl Execution {
         let Some(join) = self.join.downcast_ref::<ArrayLookupJoinExec>() else {
             return Ok(None);
         };
+        if let Some(states) = &self.program.states {
+            let memory = MemoryConsumer::new("ArrayJoinAggregateExec");
+            let memory = memory.register(self.context.memory_pool());
+            // If the partial states do not fit, cells are joined, before anything is read. The operator below
+            // the join makes its own reservation.
+            memory.try_grow(states.bytes)?;
+        }
         let build = join.build_groups(&self.context).await?;
         if build.is_none() && self.program.is_grouped_by_build {
             return Ok(None);
@@ -134,7 +143,7 @@ impl Execution {
             return internal_err!("no worker was started");
         };
         let batch_size = self.context.session_config().batch_size().max(1);
-        let answer = merged.answer(&job)?;
+        let answer = merged.answer(&job, self.stage)?;
         let schema = self.fallback.schema();
         let rows = answer.rows;
         let baseline = baseline.clone();
@@ -168,10 +177,14 @@ impl Worker {
         let memory = memory.register(job.context.memory_pool());
         let is_grouped = program.is_grouped();
         memory.try_grow(job.bytes_per_worker()?)?;
-        let schema = job.join.schema();
+        let joined = job.join.schema();
+        let schema = program
+            .states
+            .as_ref()
+            .map_or(&joined, |states| &states.table);
         let aggregates = program.aggregates.iter();
         let accumulated = aggregates
-            .map(|aggregate| Accumulated::for_rows(aggregate, is_grouped, &schema, job.count));
+            .map(|aggregate| Accumulated::for_rows(aggregate, is_grouped, schema, job.count));
         Ok(Self {
             accumulated: accumulated.collect::<Result<_>>()?,
             present: vec![false; job.count],
@@ -247,8 +260,14 @@ impl Worker {
         for group in groups.iter() {
             self.present[*group] = true;
         }
-        let aggregates = program.aggregates.iter();
-        add_rows(aggregates, &mut self.accumulated, &batch, groups, job.count)
+        let Some(states) = &program.states else {
+            let aggregates = program.aggregates.iter();
+            return add_rows(aggregates, &mut self.accumulated, &batch, groups, job.count);
+        };
+        for (accumulated, columns) in self.accumulated.iter_mut().zip(&states.columns) {
+            accumulated.merge(&batch.columns()[columns.clone()], groups, job.count)?;
+        }
+        Ok(())
     }
 
     fn merge(&mut self, other: Self, count: usize) -> Result<()> {
@@ -259,7 +278,7 @@ impl Worker {
             if let Some(mut other) = one.absorb(other) {
                 // The partial state and a copy of it exist at the same time.
                 self.memory.try_grow(other.size().saturating_mul(2))?;
-                one.merge(&other.state()?, count)?;
+                one.merge_all(&other.state()?, count)?;
             }
         }
         drop(other.memory);
@@ -273,8 +292,8 @@ impl Worker {
         self.memory.try_resize(bytes)
     }
 
-    /// Returns the final values of the groups that have rows.
-    fn answer(&mut self, job: &Job) -> Result<Answer> {
+    /// Returns the final values or the partial states of the groups that have rows.
+    fn answer(&mut self, job: &Job, stage: Stage) -> Result<Answer> {
         let is_grouped = job.program.is_grouped();
         let has_all = !is_grouped || self.present.iter().all(|is_present| *is_present);
         let present = (!has_all).then(|| {
@@ -286,11 +305,16 @@ impl Worker {
         let bytes = (self.accumulated.len() * BYTES_PER_RESULT).saturating_mul(job.count);
         self.memory.try_grow(bytes)?;
         for accumulated in &mut self.accumulated {
-            let all = accumulated.evaluate()?;
-            values.push(match &present {
-                Some(present) => take(&all, present, None)?,
-                None => all,
-            });
+            let all = match stage {
+                Stage::Partial => accumulated.state()?,
+                Stage::Whole => vec![accumulated.evaluate()?],
+            };
+            for all in all {
+                values.push(match &present {
+                    Some(present) => take(&all, present, None)?,
+                    None => all,
+                });
+            }
         }
         let rows = present.as_ref().map_or(job.count, UInt32Array::len);
         let answer = Answer {
@@ -307,7 +331,7 @@ impl Worker {
     }
 }
 
-/// The results of all groups that have rows.
+/// The results of all groups that have rows: final values or partial states.
 struct Answer {
     /// The groups that have rows; `None` for all.
     present: Option<UInt32Array>,

@@ -11,9 +11,11 @@
 //! group = group number of the cell (time) * number of regions + group number of the build row (region)
 //! ```
 //!
-//! DataFusion's accumulators are fed with the groups. [`ArrayJoinAggregateExec`] is the operator, and
-//! `plan` recognises the aggregations that it can compute.
+//! DataFusion's accumulators receive the joined rows with these groups, or merge partial states that were
+//! computed before the join (`eager`). [`ArrayJoinAggregateExec`] is the operator, and `plan` recognises
+//! the aggregations that it can compute.
 
+mod eager;
 mod execution;
 mod operator;
 pub(in crate::provider) mod plan;

@@ -21,7 +21,7 @@ use {
 
 use crate::provider::aggregate::joined::execution::Execution;
 use crate::provider::aggregate::joined::plan::JoinAggregation;
-use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::plans::display::{visit_all, write_operator};
 
 /// Computes aggregates of the rows of a lookup join, grouped by expressions over dimensions of the
@@ -35,30 +35,30 @@ use crate::provider::plans::display::{visit_all, write_operator};
 ///   ArrayLookupJoinExec: ..., projection=[probe.value, probe.group_number, build.group_number]
 /// ```
 ///
+/// If aggregates and predicates use only the array, an `ArrayAggregateExec` below the join computes the
+/// partial states of all cells with the same keys (eager aggregation), and this operator merges them
+/// (`mode=Final`).
+///
 /// The output is a single partition. The results of all groups are kept in memory. If the memory pool
-/// refuses, or if there are too many groups, DataFusion's own plan runs instead, which the metric
-/// `left_to_engine` counts.
+/// refuses, or if there are too many groups, another plan runs, which the metric `left_to_engine`
+/// counts: the same operator over cells if this one merges partial states, otherwise DataFusion's own
+/// plan.
 #[derive(Debug)]
 pub struct ArrayJoinAggregateExec {
     join: Arc<dyn ExecutionPlan>,
     program: Arc<JoinAggregation>,
-    /// DataFusion's own plan for the same rows. It is an alternative to this operator, not an
-    /// input, so it is not a child.
+    stage: Stage,
+    /// DataFusion's own plan for the same rows, or the operator that joins cells in place of partial
+    /// states. It is an alternative to this operator, not an input, so it is not a child.
     fallback: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayJoinAggregateExec {
+    /// Creates the operator that replaces the plan `fallback`, which is this stage of an aggregation.
     pub(super) fn new(
-        join: ArrayLookupJoinExec,
-        program: JoinAggregation,
-        fallback: Arc<dyn ExecutionPlan>,
-    ) -> Self {
-        Self::of(Arc::new(join), Arc::new(program), fallback)
-    }
-
-    fn of(
+        stage: Stage,
         join: Arc<dyn ExecutionPlan>,
         program: Arc<JoinAggregation>,
         fallback: Arc<dyn ExecutionPlan>,
@@ -72,6 +72,7 @@ impl ArrayJoinAggregateExec {
         Self {
             join,
             program,
+            stage,
             fallback,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -80,7 +81,38 @@ impl ArrayJoinAggregateExec {
 
     /// Returns the operator over another plan of the same join.
     pub(crate) fn over(&self, join: Arc<dyn ExecutionPlan>) -> Self {
-        Self::of(join, Arc::clone(&self.program), Arc::clone(&self.fallback))
+        let (program, fallback) = (Arc::clone(&self.program), Arc::clone(&self.fallback));
+        Self::new(self.stage, join, program, fallback)
+    }
+
+    /// Returns the stage of DataFusion's aggregation that the operator replaces.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Returns the operator with `fallback` in place of DataFusion's own plan.
+    #[cfg(feature = "cluster")]
+    pub(in crate::provider) fn with_datafusion_plan(
+        &self,
+        fallback: Arc<dyn ExecutionPlan>,
+    ) -> Self {
+        let (join, program) = (Arc::clone(&self.join), Arc::clone(&self.program));
+        Self::new(self.stage, join, program, fallback)
+    }
+
+    /// Returns DataFusion's own plan for the same rows, also if the fallback joins cells.
+    #[cfg(any(feature = "cluster", feature = "proto"))]
+    pub(in crate::provider) fn datafusion_plan(&self) -> &Arc<dyn ExecutionPlan> {
+        match self.fallback.downcast_ref::<Self>() {
+            Some(of_cells) => &of_cells.fallback,
+            None => &self.fallback,
+        }
+    }
+
+    /// Returns `true` if the operator merges partial states that were computed before the join.
+    pub fn merges_states(&self) -> bool {
+        self.program.states.is_some()
     }
 
     /// Returns the names of the aggregate functions.
@@ -100,6 +132,15 @@ impl DisplayAs for ArrayJoinAggregateExec {
             format!("gby=[{}]", groups.join(", ")),
             format!("aggr=[{}]", aggregates.join(", ")),
         ];
+        let mode = match (self.stage, self.merges_states()) {
+            (Stage::Partial, true) => Some("PartialReduce"),
+            (Stage::Partial, false) => Some("Partial"),
+            (Stage::Whole, true) => Some("Final"),
+            (Stage::Whole, false) => None,
+        };
+        if let Some(mode) = mode {
+            parts.insert(0, format!("mode={mode}"));
+        }
         if let Some(predicate) = &self.program.predicate {
             parts.push(format!("predicate={predicate}"));
         }
@@ -130,8 +171,11 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
     ) -> Result<TreeNodeRecursion> {
         let program = &self.program;
         let aggregates = program.aggregates.iter();
-        let expressions = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
-        visit_all(expressions.chain(&program.predicate), f)
+        let of_cells = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
+        match self.merges_states() {
+            true => Ok(TreeNodeRecursion::Continue),
+            false => visit_all(of_cells.chain(&program.predicate), f),
+        }
     }
 
     fn with_new_children(
@@ -155,6 +199,7 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         let execution = Execution {
             join: Arc::clone(&self.join),
             program: Arc::clone(&self.program),
+            stage: self.stage,
             fallback: Arc::clone(&self.fallback),
             metrics: self.metrics.clone(),
             context,
@@ -175,7 +220,13 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         &self,
         context: &ExecutionPlanEncodeCtx<'_>,
     ) -> Result<Option<PhysicalPlanNode>> {
-        let inputs = context.encode_children([&self.fallback, &self.join])?;
-        Operator::JoinAggregate {}.encode(inputs).map(Some)
+        // A partial stage is planned again when it is decoded, so its join is not encoded.
+        let inputs = match self.stage {
+            Stage::Partial => vec![self.datafusion_plan()],
+            Stage::Whole => vec![self.datafusion_plan(), &self.join],
+        };
+        let stage = self.stage;
+        let inputs = context.encode_children(inputs)?;
+        Operator::JoinAggregate { stage }.encode(inputs).map(Some)
     }
 }

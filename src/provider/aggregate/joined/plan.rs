@@ -5,34 +5,39 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinSide, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
+use crate::provider::aggregate::joined::eager::{EagerAggregation, JoinedStates};
 use crate::provider::aggregate::joined::operator::ArrayJoinAggregateExec;
-use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
+use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::MAX_GROUPS;
 use crate::provider::aggregate::rule::{FEW_GROUPS, SPARSE};
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::GroupKeys;
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::rule::extension::GridColumns;
-use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
+use crate::provider::plans::below::{InlinedInput, columns_in, moved, replace_columns};
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::GridSelection;
 
 /// The plan of an aggregation over a lookup join.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::provider) struct JoinAggregation {
     /// For each grouping expression, its side of the join, and its ordinal among the grouping
     /// expressions of that side.
     pub groups: Vec<(JoinSide, usize)>,
     /// The grouping expressions over dimensions of the probe side; `None` if there are none.
-    pub probe: Option<ProbeKeys>,
+    pub probe: Option<Arc<ProbeKeys>>,
     /// `true` if there are grouping expressions over the build side.
     pub is_grouped_by_build: bool,
-    /// The aggregates, over the columns of the join.
+    /// The aggregates, over the columns of the join, or of the array's table if the join returns partial
+    /// states.
     pub aggregates: Vec<Aggregate>,
+    /// The partial states that the join returns in place of cells; `None` if it returns cells.
+    pub states: Option<JoinedStates>,
     /// The predicate that joined rows have to satisfy.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
     /// The number of selected cells of the probe side, if known.
@@ -61,13 +66,14 @@ impl JoinAggregation {
     }
 }
 
-/// Returns the operator that computes the aggregation `first`, whose input is a lookup join with
+/// Returns the operator that computes this stage of the aggregation `first`, whose input is a lookup join with
 /// filters and projections, and produces the output of `plan`. `None` if a grouping expression uses
 /// attributes of the array or both sides of the join, if rows of the build side without a match are
 /// output, or if there are many groups per cell.
 pub(in crate::provider) fn operator(
     plan: &Arc<dyn ExecutionPlan>,
     first: &AggregateExec,
+    stage: Stage,
     config: &ConfigOptions,
 ) -> Result<Option<ArrayJoinAggregateExec>> {
     let Some(below) = InlinedInput::of(first.input())? else {
@@ -108,7 +114,7 @@ pub(in crate::provider) fn operator(
         true => None,
         false => match cells.group_numbers(&probe)? {
             None => return Ok(None),
-            some => some,
+            Some(keys) => Some(Arc::new(keys)),
         },
     };
 
@@ -116,7 +122,6 @@ pub(in crate::provider) fn operator(
         groups: Vec::new(),
         ..aggregation.clone()
     };
-    let needed = columns_in(others.expressions());
     let build_schema = join.children()[0].schema();
     let build = build.iter().map(|expr| {
         replace_columns(expr, &|number| {
@@ -127,28 +132,40 @@ pub(in crate::provider) fn operator(
     });
     let build = build.collect::<Result<Vec<_>>>()?;
     let keys = GroupKeys { probe, build };
-    let Some(join_with_groups) = join.with_groups(&needed, &keys, config)? else {
+    let needed = columns_in(others.expressions());
+    let Some(numbered) = join.with_groups(&needed, &keys, config)? else {
         return Ok(None);
     };
-    let schema: SchemaRef = join_with_groups.schema();
-    let renumbered = others.map(|expr| {
-        replace_columns(expr, &|number| {
-            let index = needed.binary_search(&number).ok()?;
-            Some(Arc::new(Column::new(schema.field(index).name(), index)))
-        })
-    })?;
+    let schema: SchemaRef = numbered.schema();
+    let of_cells = others.map(|expr| moved(expr, &needed, &schema))?;
     let program = JoinAggregation {
         cells: GridSelection::cells(&cells.grids),
         groups,
         is_grouped_by_build: !keys.build.is_empty(),
-        probe: keys.probe,
-        aggregates: renumbered.aggregates,
-        predicate: conjunction_opt(renumbered.conjuncts),
+        probe: keys.probe.clone(),
+        aggregates: of_cells.aggregates,
+        states: None,
+        predicate: conjunction_opt(of_cells.conjuncts),
         expressions: aggregation.groups,
     };
     if !program.has_room_for(program.probe_groups()) {
         return Ok(None);
     }
-    let operator = ArrayJoinAggregateExec::new(join_with_groups, program, Arc::clone(plan));
-    Ok(Some(operator))
+    let eager = EagerAggregation::try_new(join, &cells, &others, &keys, config)?;
+    let over = |join: ArrayLookupJoinExec, program, fallback| {
+        ArrayJoinAggregateExec::new(stage, Arc::new(join), Arc::new(program), fallback)
+    };
+    Ok(Some(match eager {
+        None => over(numbered, program, Arc::clone(plan)),
+        Some(eager) => {
+            let of_states = JoinAggregation {
+                aggregates: eager.aggregates,
+                states: Some(eager.states),
+                predicate: None,
+                ..program.clone()
+            };
+            let of_cells = over(numbered, program, Arc::clone(plan));
+            over(eager.join, of_states, Arc::new(of_cells))
+        }
+    }))
 }

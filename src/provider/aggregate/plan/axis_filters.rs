@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::grid::{IndexSet, Selection};
 use crate::provider::planning::axis_filter::{can_evaluate, evaluate};
 use crate::provider::planning::dynamic::{is_dynamic, with_subquery_values};
+use crate::provider::planning::pruning::certain_conjuncts;
 use crate::provider::planning::pushdown::only_column;
+use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::GridSelection;
 
 /// Returns the dimension that a predicate refers to; `None` if it refers to several columns or to
@@ -73,6 +77,29 @@ pub(crate) fn narrow<'a>(
         }
     }
     Ok(are_solved)
+}
+
+/// Restricts the grids to the cells that a dynamic filter may keep, as far as it can be solved on the axes.
+/// Returns the filter if it may change, otherwise its residual conjuncts, which can still prune chunks;
+/// `None` if there are none.
+pub(crate) fn narrow_dynamically(
+    filter: &Arc<dyn PhysicalExpr>,
+    parts: &mut [GridSelection],
+    dimensions: usize,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let mut tracking = DynamicFilterTracking::classify(filter);
+    let may_change = tracking.watcher().is_some();
+    let known = snapshot_physical_expr(with_subquery_values(filter)?)?;
+    let mut residual = Vec::new();
+    for conjunct in certain_conjuncts(&known) {
+        if !narrow([conjunct], parts, dimensions)? {
+            residual.push(Arc::clone(conjunct));
+        }
+    }
+    Ok(match may_change {
+        true => Some(Arc::clone(filter)),
+        false => conjunction_opt(residual),
+    })
 }
 
 /// The conjuncts over single dimensions in the FILTER clauses of aggregates.

@@ -31,6 +31,7 @@
 mod broadcast;
 pub(crate) mod build;
 mod conditions;
+pub(crate) mod coordinate_term;
 mod distinct_keys;
 #[cfg(feature = "proto")]
 pub(crate) mod encoded;

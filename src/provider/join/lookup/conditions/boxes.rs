@@ -8,7 +8,7 @@ use arrow::array::Array;
 use arrow::datatypes::Schema;
 use datafusion::common::Result;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{binary, lit};
+use datafusion::physical_expr::expressions::{BinaryExpr, binary, lit};
 use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::provider::join::lookup::build::{is_ordered, with_zeros};
@@ -16,6 +16,7 @@ use crate::provider::join::lookup::conditions::axis::ConditionAxis;
 use crate::provider::join::lookup::conditions::runs::Runs;
 use crate::provider::join::lookup::conditions::{AxisSet, Conditions};
 use crate::provider::planning::axis_bounds::fold;
+use crate::provider::plans::conjunction::joined;
 
 /// The maximum number of boxes of the predicate.
 const MAX_BOXES: usize = 64;
@@ -86,20 +87,26 @@ impl Boxes {
         }
     }
 
-    /// Returns a predicate that holds for all cells with a match. `columns` are the columns of
-    /// `schema` with the coordinates of each axis.
+    /// Returns a predicate that holds for every cell with a match: the cell is in one of the boxes. With
+    /// several boxes, the predicate also has one conjunct per axis, the union of their ranges along it,
+    /// because a conjunct over one axis can be solved on that axis. `columns` are the columns of `schema`
+    /// with the coordinates of each axis.
     pub fn predicate(
         &self,
         conditions: &Conditions,
         columns: &[Arc<dyn PhysicalExpr>],
         schema: &Schema,
     ) -> Result<Arc<dyn PhysicalExpr>> {
-        let mut any = Vec::with_capacity(self.boxes.len());
+        let mut boxes = Vec::with_capacity(self.boxes.len());
+        let mut along: Vec<Option<Vec<_>>> = vec![Some(Vec::new()); conditions.axes().count()];
         for numbers in self.boxes.values() {
             let mut all = Vec::new();
-            for ((axis, numbers), column) in conditions.axes().zip(numbers).zip(columns) {
+            let axes = conditions.axes().zip(numbers).zip(columns);
+            for (((axis, numbers), column), along) in axes.zip(&mut along) {
                 let is_whole = numbers.len() == axis.indices.len();
                 if is_whole || !is_ordered(axis.coordinates.data_type()) {
+                    // The union of the ranges is the whole axis, or unknown.
+                    *along = None;
                     continue;
                 }
                 let coordinates = axis
@@ -107,20 +114,26 @@ impl Boxes {
                     .slice(numbers.start as usize, numbers.len());
                 let min = lit(with_zeros(&fold(&coordinates, false)?, -0.0));
                 let max = lit(with_zeros(&fold(&coordinates, true)?, 0.0));
-                all.push(binary(Arc::clone(column), Operator::GtEq, min, schema)?);
-                all.push(binary(Arc::clone(column), Operator::LtEq, max, schema)?);
+                let min = binary(Arc::clone(column), Operator::GtEq, min, schema)?;
+                let max = binary(Arc::clone(column), Operator::LtEq, max, schema)?;
+                let range = conjunction([min, max]);
+                if let Some(along) = along {
+                    along.push(Arc::clone(&range));
+                }
+                all.push(range);
             }
-            any.push(conjunction(all));
+            boxes.push(conjunction(all));
         }
-        // A balanced tree, because expressions are visited recursively.
-        while any.len() > 1 {
-            let pairs = any.chunks(2).map(|pair| match pair {
-                [one, other] => binary(Arc::clone(one), Operator::Or, Arc::clone(other), schema),
-                rest => Ok(Arc::clone(&rest[0])),
-            });
-            any = pairs.collect::<Result<_>>()?;
+        let any_of = |predicates| {
+            let or = |one, other| Arc::new(BinaryExpr::new(one, Operator::Or, other)) as _;
+            joined(predicates, or).unwrap_or_else(|| lit(false))
+        };
+        let mut conjuncts = Vec::new();
+        if boxes.len() > 1 {
+            conjuncts.extend(along.into_iter().flatten().map(any_of));
         }
-        Ok(any.pop().unwrap_or_else(|| lit(false)))
+        conjuncts.push(any_of(boxes));
+        Ok(conjunction(conjuncts))
     }
 }
 

@@ -19,10 +19,9 @@ use crate::provider::join::lookup::keys::{KeyTerms, ProbeKeys};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
 use crate::provider::join::lookup::rule::keyed_scan::ScanFilter;
-use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
-use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
-use crate::provider::source::{GridSelection, SelectedBlocks};
+use crate::provider::plans::below::{InlinedInput, columns_in, moved, replace_columns};
+use crate::provider::scan::{ArrayScan, SelectArguments};
+use crate::provider::source::GridSelection;
 
 /// The columns of a plan over a table of one or more arrays, in terms of the columns of the table. The plan
 /// consists of filters, projections and lookup joins whose probe side is the table.
@@ -313,7 +312,7 @@ impl<'a> Extension<'a> {
         }
         let mut extended = scan.clone();
         if let Some(terms) = self.terms.take() {
-            match with_attribute(scan, self.name, terms, config)? {
+            match with_attribute(scan, self.name, terms)? {
                 Some(scan) => extended = scan,
                 None => return Ok(None),
             }
@@ -329,25 +328,12 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// Rewrites an expression over the columns of a plan for a plan that keeps only some of them.
-fn moved(
-    expr: &Arc<dyn PhysicalExpr>,
-    kept: &[usize],
-    schema: &Schema,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    replace_columns(expr, &|number| {
-        let index = kept.binary_search(&number).ok()?;
-        Some(Arc::new(Column::new(schema.field(index).name(), index)))
-    })
-}
-
 /// Returns a scan of a table with one more attribute, the sum of the terms of each cell, as the last
 /// column of the table. `None` if the table cannot be extended.
 fn with_attribute(
     scan: &ArrayScan,
     name: &str,
     terms: Vec<Vec<KeyTerms>>,
-    config: &ConfigOptions,
 ) -> Result<Option<ArrayScan>> {
     let grids = scan.blocks().grid_selections().unwrap_or_default();
     let Some(source) = table_with_terms(scan.source(), &grids, name, terms)? else {
@@ -363,28 +349,5 @@ fn with_attribute(
         filters: old.selected_by.filters.clone(),
         columns: selected,
     };
-    let SelectedBlocks { blocks, kept, .. } =
-        source.select(&selected_by.filters, &selected_by.columns, &old.options)?;
-    let predicate = old.filter.as_ref().map(|filter| {
-        replace_columns(filter, &|number| {
-            let column = *old.columns.get(number)?;
-            let name = scan.source().schema().field(column).name();
-            Some(Arc::new(Column::new(name, column)))
-        })
-    });
-    let predicate = predicate.transpose()?;
-    let plan = ScanPlan {
-        partitions: Vec::new(),
-        ordering: Vec::new(),
-        selected_by,
-        ..old.clone()
-    };
-    ArrayScan::of_blocks(
-        source,
-        PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
-        predicate.as_ref(),
-        plan,
-        config,
-    )
-    .map(Some)
+    scan.with_source(source, selected_by)
 }

@@ -1,4 +1,4 @@
-//! Numbers of coordinates, by which an aggregate can group the cells of an array before they are joined.
+//! The function that maps a coordinate to its term of a key index or of a group number.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,37 +12,45 @@ use datafusion::logical_expr::{
 
 use crate::provider::join::lookup::distinct_keys::DistinctKeys;
 
-/// Returns the number of a coordinate, such as its term of a key index.
+/// The scalar function that returns the term of a coordinate: its share of the key index, or of the
+/// group number, of a cell.
 #[derive(Debug)]
-pub(crate) struct CoordinateNumber {
+pub(crate) struct CoordinateTerm {
     signature: Signature,
+    data_type: DataType,
     coordinates: DistinctKeys,
-    /// The number of each distinct coordinate.
-    numbers: Vec<u32>,
+    /// The term of each distinct coordinate.
+    terms: Vec<u32>,
 }
 
-impl CoordinateNumber {
+impl CoordinateTerm {
     /// The name of the function.
-    pub const NAME: &str = "coordinate_number";
+    pub const NAME: &str = "coordinate_term";
 
-    /// Creates the function of these coordinates, which have no nulls. Equal coordinates have the number of
-    /// the first. Returns `None` if coordinates of this type cannot be compared.
-    pub fn try_new(coordinates: &ArrayRef, numbers: &[u32]) -> Result<Option<Self>> {
+    /// Creates the function. `terms` holds one term per coordinate. Returns `None` if coordinates of this
+    /// type cannot be compared, if one is null, or if equal coordinates have different terms.
+    pub fn try_new(coordinates: &ArrayRef, terms: &[u32]) -> Result<Option<Self>> {
         let data_type = coordinates.data_type().clone();
-        let Some(mut distinct) = DistinctKeys::try_new(std::iter::once(data_type))? else {
+        let Some(mut distinct) = DistinctKeys::try_new(std::iter::once(data_type.clone()))? else {
             return Ok(None);
         };
-        let mut of_distinct = Vec::with_capacity(numbers.len());
+        let mut of_distinct = Vec::with_capacity(terms.len());
         let ordinals = distinct.insert(&[Arc::clone(coordinates)])?;
-        for (ordinal, number) in ordinals.into_iter().zip(numbers) {
-            if ordinal.is_some_and(|ordinal| ordinal as usize == of_distinct.len()) {
-                of_distinct.push(*number);
+        for (ordinal, term) in ordinals.into_iter().zip(terms) {
+            let Some(ordinal) = ordinal else {
+                return Ok(None);
+            };
+            match of_distinct.get(ordinal as usize) {
+                None => of_distinct.push(*term),
+                Some(known) if known != term => return Ok(None),
+                Some(_) => {}
             }
         }
         Ok(Some(Self {
             signature: Signature::any(1, Volatility::Immutable),
+            data_type,
             coordinates: distinct,
-            numbers: of_distinct,
+            terms: of_distinct,
         }))
     }
 
@@ -54,16 +62,16 @@ impl CoordinateNumber {
         }
     }
 
-    /// Returns the number of each distinct coordinate.
+    /// Returns the term of each distinct coordinate.
     #[cfg(feature = "proto")]
-    pub fn numbers(&self) -> &[u32] {
-        &self.numbers
+    pub fn terms(&self) -> &[u32] {
+        &self.terms
     }
 }
 
-impl PartialEq for CoordinateNumber {
+impl PartialEq for CoordinateTerm {
     fn eq(&self, other: &Self) -> bool {
-        self.numbers == other.numbers
+        self.terms == other.terms
             && match (self.coordinates(), other.coordinates()) {
                 (Ok(one), Ok(other)) => one == other,
                 _ => false,
@@ -71,15 +79,15 @@ impl PartialEq for CoordinateNumber {
     }
 }
 
-impl Eq for CoordinateNumber {}
+impl Eq for CoordinateTerm {}
 
-impl Hash for CoordinateNumber {
+impl Hash for CoordinateTerm {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.numbers.hash(state);
+        self.terms.hash(state);
     }
 }
 
-impl ScalarUDFImpl for CoordinateNumber {
+impl ScalarUDFImpl for CoordinateTerm {
     fn name(&self) -> &str {
         Self::NAME
     }
@@ -97,12 +105,20 @@ impl ScalarUDFImpl for CoordinateNumber {
             return internal_err!("{} takes one argument", Self::NAME);
         };
         let coordinates = coordinates.to_array(arguments.number_rows)?;
+        if coordinates.data_type() != &self.data_type {
+            return internal_err!(
+                "{} takes {}, found {}",
+                Self::NAME,
+                self.data_type,
+                coordinates.data_type()
+            );
+        }
         let ordinals = self.coordinates.find(&[coordinates])?.into_iter();
-        let numbers = ordinals.map(|ordinal| match ordinal {
-            Some(ordinal) => Ok(self.numbers[ordinal as usize]),
+        let terms = ordinals.map(|ordinal| match ordinal {
+            Some(ordinal) => Ok(self.terms[ordinal as usize]),
             None => internal_err!("{} was called with an unknown coordinate", Self::NAME),
         });
-        let numbers = UInt32Array::from(numbers.collect::<Result<Vec<_>>>()?);
-        Ok(ColumnarValue::Array(Arc::new(numbers)))
+        let terms = UInt32Array::from(terms.collect::<Result<Vec<_>>>()?);
+        Ok(ColumnarValue::Array(Arc::new(terms)))
     }
 }
