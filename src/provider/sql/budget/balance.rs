@@ -15,13 +15,15 @@
 //!    /  \
 //!   a    b
 //! ```
+//!
+//! Long chains of comparisons of one column with numbers become IN lists first (`in_lists`).
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitorMut};
 
-/// The number of terms from which a chain is balanced. Shorter chains keep their plans.
-const LONG: usize = 32;
+use crate::provider::plans::conjunction::{LONG, joined};
+use crate::provider::sql::budget::in_lists::with_in_lists;
 
 /// A visitor that balances the long chains of AND and OR.
 pub struct Balance;
@@ -71,24 +73,16 @@ fn balance(expr: &mut Expr, chain: &BinaryOperator, count: usize) {
             }
         }
     }
-    // The terms are in reverse order.
-    if let Some(balanced) = joined(&mut terms, count, chain) {
-        *expr = balanced;
-    }
-}
-
-/// Builds a balanced tree from the last `count` terms, which are in reverse order.
-fn joined(terms: &mut Vec<Expr>, count: usize, chain: &BinaryOperator) -> Option<Expr> {
-    if count == 1 {
-        return terms.pop();
-    }
-    let left = joined(terms, count / 2, chain)?;
-    let right = joined(terms, count - count / 2, chain)?;
-    Some(Expr::BinaryOp {
+    // The chain was taken apart from its end.
+    terms.reverse();
+    let join = |left, right| Expr::BinaryOp {
         left: Box::new(left),
         op: chain.clone(),
         right: Box::new(right),
-    })
+    };
+    if let Some(balanced) = joined(with_in_lists(terms, chain, LONG), join) {
+        *expr = balanced;
+    }
 }
 
 #[cfg(test)]

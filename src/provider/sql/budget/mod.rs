@@ -30,6 +30,8 @@ mod balance;
 #[cfg(feature = "sql")]
 mod count;
 #[cfg(feature = "sql")]
+mod in_lists;
+#[cfg(feature = "sql")]
 mod inlined;
 #[cfg(feature = "sql")]
 mod lexer;
