@@ -36,6 +36,8 @@ const MAX_BLOCKS: u64 = 16 << 20;
 /// The number of blocks pruned at a time while a scan runs. It is small because a dynamic filter
 /// may change before the next blocks are read.
 const LOOKAHEAD: u64 = 256;
+/// The maximum number of items of an IN list that is compared with statistics.
+const MAX_LIST: usize = 256;
 
 /// The result of pruning blocks.
 #[derive(Debug, Default)]
@@ -238,6 +240,7 @@ pub(crate) fn pruning_predicate(
     let predicate = conjunction_opt(certain_conjuncts(predicate).cloned())?;
     PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(schema))
+        .with_max_in_list_size(MAX_LIST)
         .build(predicate)
 }
 

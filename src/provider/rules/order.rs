@@ -141,6 +141,8 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(EqualZeros));
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));
+        // Also in the lists that the last rule has made.
+        rules.push(Arc::new(EqualZeros));
         analyzer.function_rewrites.push(Arc::new(FixedSizes));
         analyzer.function_rewrites.push(Arc::new(WrittenTimes));
         analyzer.function_rewrites.push(Arc::new(ComparedDurations));

@@ -244,6 +244,26 @@ async fn both_zeros_are_equal() {
                x IN (0.0) AND x IN (-0.0, 1.0) FROM (VALUES (-0.0), (0.0)) AS t(x)";
     let expected = "true false zero true";
     assert_eq!(rows(&session(), sql).await, [expected, expected]);
+    // Chains of comparisons become lists, short ones in DataFusion's simplifier and long ones in the parser.
+    let chain = |count: usize, number: &str, operator: &str, comparison: &str| {
+        let terms = (0..count).map(|n| format!("x {comparison} {n}{number}"));
+        terms.collect::<Vec<_>>().join(operator)
+    };
+    let mut predicates = vec![
+        ("x IN (0, 1, 2, 3)".to_string(), "2"),
+        ("x NOT IN (0, 1, 2, 3)".to_string(), "1"),
+    ];
+    for count in [4, 40] {
+        for number in ["", ".0"] {
+            predicates.push((chain(count, number, " OR ", "="), "2"));
+            predicates.push((chain(count, number, " AND ", "<>"), "1"));
+        }
+    }
+    for (predicate, expected) in predicates {
+        let zeros = "(VALUES (-0.0), (0.0), (-50.0), (NULL)) AS t(x)";
+        let sql = format!("SELECT count(*) FROM {zeros} WHERE {predicate}");
+        assert_eq!(rows(&session(), &sql).await, [expected], "{sql}");
+    }
     let sql = "SELECT count(DISTINCT x), count(DISTINCT x) FILTER (WHERE y > 0), count(DISTINCT y), sum(y) \
                FROM (VALUES (-0.0, 1), (0.0, 2), (1.5, 3), (NULL, 4)) AS t(x, y)";
     assert_eq!(rows(&session(), sql).await, ["2 2 4 10"]);

@@ -93,6 +93,7 @@ impl EagerAggregation {
         cells: &GridColumns,
         aggregation: &Aggregation,
         keys: &GroupKeys,
+        stage: Stage,
         config: &ConfigOptions,
     ) -> Result<Option<Self>> {
         let Some(scan) = scan_of(&join.inputs()[1])? else {
@@ -112,7 +113,12 @@ impl EagerAggregation {
             .iter()
             .try_fold(1u64, |groups, axis| groups.checked_mul(axis.count));
         let rows = scan.blocks().rows().at_most().unwrap_or(u64::MAX);
-        let most = MAX_GROUPS_BEFORE_JOIN.min(rows / MIN_CELLS);
+        let min_cells = match stage {
+            Stage::Whole => MIN_CELLS,
+            // A task has the cells of some chunks, which may be few per group.
+            Stage::Partial => 1,
+        };
+        let most = MAX_GROUPS_BEFORE_JOIN.min(rows / min_cells);
         let Some(groups) = groups.filter(|groups| !axes.is_empty() && *groups <= most) else {
             return Ok(None);
         };

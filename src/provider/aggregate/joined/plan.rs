@@ -151,7 +151,7 @@ pub(in crate::provider) fn operator(
     if !program.has_room_for(program.probe_groups()) {
         return Ok(None);
     }
-    let eager = EagerAggregation::try_new(join, &cells, &others, &keys, config)?;
+    let eager = EagerAggregation::try_new(join, &cells, &others, &keys, stage, config)?;
     let over = |join: ArrayLookupJoinExec, program, fallback| {
         ArrayJoinAggregateExec::new(stage, Arc::new(join), Arc::new(program), fallback)
     };

@@ -19,6 +19,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::provider::rules::logic::zeros::constant;
+
 /// The number of operands from which a chain is balanced.
 const MIN_BALANCED: usize = 32;
 
@@ -54,23 +56,22 @@ fn has_list(expression: &Expr) -> Result<bool> {
         Ok(match one {
             Expr::InList(_) => true,
             Expr::BinaryExpr(BinaryExpr { op, left, right }) if *op == Operator::Or => {
-                is_equality(left) || is_equality(right)
+                equality(left).is_some() || equality(right).is_some()
             }
             _ => false,
         })
     })
 }
 
-/// Returns `true` for `column = literal`.
-fn is_equality(expression: &Expr) -> bool {
+/// Returns the column and the constant of `column = constant`; `None` for other expressions.
+fn equality(expression: &Expr) -> Option<(&Expr, Expr)> {
     match expression {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
-            matches!(
-                (left.as_ref(), right.as_ref()),
-                (Expr::Column(_), Expr::Literal(..))
-            )
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if *op == Operator::Eq && matches!(left.as_ref(), Expr::Column(_)) =>
+        {
+            Some((left, constant(right)?))
         }
-        _ => false,
+        _ => None,
     }
 }
 
@@ -206,18 +207,12 @@ fn all_of(operands: Vec<Expr>) -> Vec<Expr> {
 /// Merges the operands of OR, which leaves at most one list of constants per expression. An
 /// equality with a constant counts as a list of one item.
 fn any_of(operands: Vec<Expr>) -> Vec<Expr> {
-    let operands = operands.into_iter().map(|operand| match operand {
-        Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if op == Operator::Eq
-                && matches!(
-                    (left.as_ref(), right.as_ref()),
-                    (Expr::Column(_), Expr::Literal(..))
-                ) =>
-        {
-            listed(*left, vec![*right], false)
-        }
-        other => other,
-    });
+    let operands = operands
+        .into_iter()
+        .map(|operand| match equality(&operand) {
+            Some((column, constant)) => listed(column.clone(), vec![constant], false),
+            None => operand,
+        });
     let merged = merged(operands.collect(), Operator::Or, |expression, lists| {
         let (no, yes): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.negated);
         let yes = union(yes);

@@ -147,18 +147,35 @@ fn is_float(expression: &Expr, schema: &DFSchema) -> bool {
     data_type.is_ok_and(|data_type| data_type.is_floating())
 }
 
+/// Returns a literal, or the literal that a cast of a literal gives, such as the numbers in `x IN (0, 1)`
+/// beside a column of doubles; `None` for other expressions.
+pub(super) fn constant(expression: &Expr) -> Option<Expr> {
+    let (literal, target) = match expression {
+        Expr::Cast(cast) => (cast.expr.as_ref(), Some(cast.field.data_type())),
+        literal => (literal, None),
+    };
+    let Expr::Literal(value, metadata) = literal else {
+        return None;
+    };
+    let value = match target {
+        Some(target) => value.cast_to(target).ok()?,
+        None => value.clone(),
+    };
+    Some(Expr::Literal(value, metadata.clone()))
+}
+
 /// Returns the zero of the other sign, if the expression is a floating-point zero.
 fn other_zero(expression: &Expr) -> Option<Expr> {
-    let Expr::Literal(value, metadata) = expression else {
+    let Some(Expr::Literal(value, metadata)) = constant(expression) else {
         return None;
     };
     let other = match value {
         ScalarValue::Float16(Some(zero)) if zero.to_f32() == 0.0 => {
             ScalarValue::Float16(Some(f16::from_bits(zero.to_bits() ^ 0x8000)))
         }
-        ScalarValue::Float32(Some(zero)) if *zero == 0.0 => ScalarValue::Float32(Some(-zero)),
-        ScalarValue::Float64(Some(zero)) if *zero == 0.0 => ScalarValue::Float64(Some(-zero)),
+        ScalarValue::Float32(Some(zero)) if zero == 0.0 => ScalarValue::Float32(Some(-zero)),
+        ScalarValue::Float64(Some(zero)) if zero == 0.0 => ScalarValue::Float64(Some(-zero)),
         _ => return None,
     };
-    Some(Expr::Literal(other, metadata.clone()))
+    Some(Expr::Literal(other, metadata))
 }
