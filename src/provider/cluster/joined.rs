@@ -154,12 +154,8 @@ pub(super) fn with_scans_of_task(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn
         };
         let operators = with_build_sides(&below.operators, build_sides(&node))?;
         let stage = partial(first, over(&operators, scan)?)?;
-        let replaced = Arc::new(operator.with_datafusion_plan(stage));
-        Ok(Transformed::new(
-            replaced as _,
-            true,
-            TreeNodeRecursion::Jump,
-        ))
+        let of_task: Arc<dyn ExecutionPlan> = Arc::new(operator.with_datafusion_plan(stage));
+        Ok(Transformed::new(of_task, true, TreeNodeRecursion::Jump))
     })?;
     Ok(with_scans.data)
 }

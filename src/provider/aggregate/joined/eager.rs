@@ -189,9 +189,14 @@ fn over_table(aggregation: &Aggregation, cells: &GridColumns) -> Result<Option<A
         }
         _ => false,
     };
-    let expressions = over_table.expressions().flat_map(split_conjunction);
-    let may_fail = expressions.into_iter().any(may_fail);
-    Ok((!may_fail).then_some(over_table))
+    if over_table
+        .expressions()
+        .flat_map(split_conjunction)
+        .any(may_fail)
+    {
+        return Ok(None);
+    }
+    Ok(Some(over_table))
 }
 
 /// Finds the terms of each axis that the keys or the grouping expressions use. `terms` holds the terms of
