@@ -87,7 +87,7 @@ impl EagerAggregation {
     /// Plans eager aggregation below `join`, whose output `cells` describes. Returns `None` if an aggregate
     /// or a predicate uses columns of the build side, if the array cannot be aggregated in array space, or
     /// if there would be more than [`MAX_GROUPS_BEFORE_JOIN`] groups or fewer than [`MIN_CELLS`] cells per
-    /// group.
+    /// group. In a partial stage, one cell per group is enough.
     pub fn try_new(
         join: &ArrayLookupJoinExec,
         cells: &GridColumns,
@@ -342,13 +342,11 @@ fn with_key_index(
         }
     }
     let states = keys.len() + groups.len()..schema.fields().len();
-    let mut output: Vec<ProjectionExpr> = Vec::new();
-    for index in states {
-        output.push(ProjectionExpr {
-            expr: column(&schema, index),
-            alias: schema.field(index).name().clone(),
-        });
-    }
+    let states = states.map(|index| ProjectionExpr {
+        expr: column(&schema, index),
+        alias: schema.field(index).name().clone(),
+    });
+    let mut output: Vec<_> = states.collect();
     let sums = [(KEY_INDEX, keys), (GROUP_NUMBER, groups)];
     for (name, terms) in sums.into_iter().take(1 + usize::from(has_group_number)) {
         output.push(ProjectionExpr {

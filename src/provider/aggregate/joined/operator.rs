@@ -170,12 +170,13 @@ impl ExecutionPlan for ArrayJoinAggregateExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let program = &self.program;
-        let aggregates = program.aggregates.iter();
-        let of_cells = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
-        match self.merges_states() {
-            true => Ok(TreeNodeRecursion::Continue),
-            false => visit_all(of_cells.chain(&program.predicate), f),
+        // The partial states are columns of the join.
+        if self.merges_states() {
+            return Ok(TreeNodeRecursion::Continue);
         }
+        let aggregates = program.aggregates.iter();
+        let expressions = aggregates.flat_map(|one| one.arguments.iter().chain(&one.filter));
+        visit_all(expressions.chain(&program.predicate), f)
     }
 
     fn with_new_children(
