@@ -27,9 +27,9 @@ use datafusion_proto::physical_plan::{
     DeduplicatingProtoConverter, PhysicalExtensionCodec, PhysicalProtoConverterExtension,
 };
 
-use crate::provider::cluster::broadcast::with_tables;
-use crate::provider::cluster::joined::with_scans_of_task;
-use crate::provider::cluster::subqueries::{with_known_values, with_values};
+use crate::provider::cluster::planning::broadcast::with_tables;
+use crate::provider::cluster::planning::joined::with_scans_of_task;
+use crate::provider::cluster::planning::subqueries::{with_known_values, with_values};
 use crate::provider::codec::{ArrayPlanCodec, Roots, check_operators};
 
 /// Encodes a plan, as workers decode it. `subqueries` are the values of the subqueries to which the plan

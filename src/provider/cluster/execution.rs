@@ -28,9 +28,9 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
-use crate::provider::cluster::broadcast::with_rows;
 use crate::provider::cluster::channel::{Channels, LostWorker};
 use crate::provider::cluster::envelope::EnvelopeCodec;
+use crate::provider::cluster::planning::broadcast::with_rows;
 use crate::provider::cluster::settings;
 
 /// The maximum time to wait for the metrics of workers when all rows have arrived.

@@ -14,7 +14,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::provider::cluster::rule::replaced;
+use crate::provider::cluster::planning::rule::replaced;
 
 /// The plan of a task, whose rows must all be sent before a deadline.
 ///

@@ -16,10 +16,7 @@
 //!                  chunks 0..500            chunks 500..1000
 //! ```
 //!
-//! - `rule` finds the parts, `row_wise` tells which can run in tasks, and `stage` divides them.
-//! - `joined` divides aggregates over lookup joins, which workers plan themselves.
-//! - `broadcast` sends the build sides of lookup joins to all tasks, and `subqueries` the values of
-//!   scalar subqueries.
+//! - `planning` divides plans into tasks.
 //! - `execution` runs the whole plan: `ClusterExec` sends the tasks, and
 //!   repeats the query if a worker is lost before the first rows arrive.
 //! - `channel` connects to workers, and names them in errors.
@@ -29,18 +26,12 @@
 //! - `settings` carries the settings of the coordinator's session to the workers.
 
 mod access;
-mod broadcast;
 mod channel;
-mod divided;
 mod envelope;
 mod execution;
-mod joined;
 mod limited;
-mod row_wise;
-mod rule;
+mod planning;
 mod settings;
-mod stage;
-mod subqueries;
 mod worker;
 
 use std::sync::Arc;
@@ -52,7 +43,7 @@ use datafusion_distributed::WorkerResolver;
 use url::Url;
 
 pub use access::ClusterAccess;
-pub use rule::DistributedScans;
+pub use planning::rule::DistributedScans;
 pub use worker::ClusterWorker;
 
 /// Returns the session with queries distributed over workers. Prepare the session with

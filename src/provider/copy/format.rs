@@ -31,8 +31,8 @@ use crate::provider::adapters::create::CreateArrays;
 #[cfg(feature = "cli")]
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::Format;
+use crate::provider::copy::arrays::sink::ArraySink;
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::sink::ArraySink;
 #[cfg(feature = "remote")]
 use crate::provider::copy::upload::Upload;
 #[cfg(feature = "remote")]

@@ -1,40 +1,23 @@
-//! `COPY (SELECT ...) TO 'daily.tet' STORED AS TET`: writes the rows of a query as arrays.
+//! `COPY (SELECT ...) TO 'daily.tet' STORED AS TET`: writes the rows of a query to files.
 //!
-//! Rows may arrive in any order, and cells without a row are missing. The shape of the arrays is
-//! known only after the last row, so writing takes three stages:
-//!
-//! ```text
-//! rows ──encode──> blocks ──spool──> memory, then a temporary file ──assemble──> chunks
-//! ```
-//!
-//! 1. Each coordinate is encoded as a code, numbered by first appearance, and each value in the
-//!    type of its dataset.
-//! 2. The encoded rows are spooled. Rows that do not fit in memory spill to a temporary file.
-//! 3. After the last row the axes are complete, and with them the chunk of each row is known.
-//!    Chunks are assembled from their rows, a few at a time.
+//! `arrays` writes rows as arrays, `documents` as `.tatami` documents, and `tiledb` as the cells of TileDB
+//! arrays. `row_formats` wraps the formats of DataFusion.
 
-mod assembly;
-mod axes;
-mod chunk_lookup;
-mod columns;
-mod dataset_metadata;
+mod arrays;
 #[cfg(feature = "tatami")]
 mod documents;
 mod format;
-mod lineage;
-mod measure;
 mod options;
 mod row_formats;
-mod sink;
-mod spool;
-mod target;
 #[cfg(feature = "tiledb")]
 mod tiledb;
 #[cfg(feature = "remote")]
 mod upload;
 
 #[cfg(feature = "cli")]
-pub(in crate::provider) use axes::FinishedAxis;
+pub(in crate::provider) use arrays::axes::FinishedAxis;
+#[cfg(feature = "cli")]
+pub(in crate::provider) use arrays::target::{CoordinateDataset, chunk_shape};
 #[cfg(feature = "tatami")]
 pub(in crate::provider) use documents::format_factory as document_format_factory;
 pub use format::ArrayFormatFactory;
@@ -42,8 +25,6 @@ pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
 #[cfg(feature = "parquet")]
 pub(in crate::provider) use row_formats::parquet_columns;
-#[cfg(feature = "cli")]
-pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};
 #[cfg(feature = "tiledb")]
 pub(in crate::provider) use tiledb::format_factory as tiledb_format_factory;
 #[cfg(feature = "tiledb")]

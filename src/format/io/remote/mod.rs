@@ -16,29 +16,26 @@
 // Only Zarr has directories.
 #![cfg_attr(not(feature = "zarr"), allow(dead_code, unused_imports))]
 
-mod blocks;
 mod directory;
 mod failure;
 mod object;
 mod part;
-mod partitions;
-mod ranges;
-mod references;
 pub(crate) mod runtime;
-mod segments;
 mod store;
 mod upload;
 mod urls;
 mod version;
 
 pub use directory::RemoteDirectory;
+pub(crate) use directory::partitions::{
+    METADATA, PartitionRow, PartitionRows, PlaceOf, ReferencePartitions,
+};
+pub use directory::references::ReferenceDocument;
+pub(crate) use directory::references::References;
 pub(crate) use directory::{Found, fetch};
 pub use object::RemoteObject;
+pub(crate) use object::ranges::{FetchedRanges, fetch_ranges, merged};
 pub(crate) use part::Part;
-pub(crate) use partitions::{METADATA, PartitionRow, PartitionRows, PlaceOf, ReferencePartitions};
-pub(crate) use ranges::{FetchedRanges, fetch_ranges, merged};
-pub use references::ReferenceDocument;
-pub(crate) use references::References;
 pub use store::{RemotePlace, RemoteStore};
 pub(crate) use upload::upload;
 pub use urls::{credentials, is_url, redacted, without_secrets};

@@ -10,7 +10,7 @@ use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use tokio::sync::Semaphore;
 
 use crate::format::io::cache::CacheDirectory;
-use crate::format::io::remote::blocks::BlockCache;
+use crate::format::io::remote::object::blocks::BlockCache;
 use crate::format::io::remote::part::Part;
 use crate::format::io::remote::version::Version;
 

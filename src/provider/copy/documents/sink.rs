@@ -20,9 +20,9 @@ use futures::StreamExt;
 use crate::error::Error;
 use crate::format::tatami::search::SegmentBuilder;
 use crate::format::tatami::{ColumnType, SEARCH_COLUMNS_KEY, Schema, TatamiWriter, WriterOptions};
+use crate::provider::copy::arrays::sink::{CancelOnDrop, in_background};
 use crate::provider::copy::documents::columns::{append_text, input, is_text, normalized, stored};
 use crate::provider::copy::documents::options::DocumentOptions;
-use crate::provider::copy::sink::{CancelOnDrop, in_background};
 
 /// The maximum memory for postings in bytes. Beyond this limit, postings spill to temporary files.
 const MAX_WORDS_MEMORY: usize = 64 << 20;

@@ -18,20 +18,20 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
-use crate::provider::cluster::rule::replaced;
+use crate::provider::cluster::planning::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::window::ArrayWindowExec;
 
 /// A part of a plan that works on each row, or on the rows of each partition, by itself:
 /// operators, from the top down, over a scan or over windows along an axis. Lookup joins belong to them, with the scan on their probe
 /// side.
-pub(super) struct RowWise {
+pub struct RowWise {
     pub operators: Vec<Arc<dyn ExecutionPlan>>,
     pub leaf: Arc<dyn ExecutionPlan>,
 }
 
 /// Returns the operators, from the top down, over a leaf.
-pub(super) fn over(
+pub fn over(
     operators: &[Arc<dyn ExecutionPlan>],
     leaf: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -142,7 +142,7 @@ fn is_row_wise(node: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Returns `true` if an operator may tell the scan below what it needs while both run.
-pub(super) fn makes_dynamic_filters(node: &Arc<dyn ExecutionPlan>) -> bool {
+pub fn makes_dynamic_filters(node: &Arc<dyn ExecutionPlan>) -> bool {
     let sort = node.downcast_ref::<SortExec>();
     sort.is_some_and(|sort| sort.fetch().is_some())
         || node.is::<AggregateExec>()

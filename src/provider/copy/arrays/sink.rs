@@ -21,16 +21,16 @@ use crate::format::array::DatasetSpec;
 use crate::grid::ChunkGrid;
 use crate::provider::adapters::arrays::{base, group};
 use crate::provider::adapters::create::{CreateArrays, CreateSettings};
-use crate::provider::copy::assembly::Assembly;
-use crate::provider::copy::axes::AxisBuilder;
-use crate::provider::copy::chunk_lookup::ChunkLookup;
-use crate::provider::copy::columns::Columns;
-use crate::provider::copy::dataset_metadata::{attribute_of, carried};
-use crate::provider::copy::lineage::Origin;
-use crate::provider::copy::measure::Measure;
+use crate::provider::copy::arrays::assembly::Assembly;
+use crate::provider::copy::arrays::axes::AxisBuilder;
+use crate::provider::copy::arrays::chunk_lookup::ChunkLookup;
+use crate::provider::copy::arrays::columns::Columns;
+use crate::provider::copy::arrays::dataset_metadata::{attribute_of, carried};
+use crate::provider::copy::arrays::lineage::Origin;
+use crate::provider::copy::arrays::measure::Measure;
+use crate::provider::copy::arrays::spool::{BLOCK_ROWS, Block, Spool};
+use crate::provider::copy::arrays::target::{AxisStorage, chunk_shape};
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
-use crate::provider::copy::target::{AxisStorage, chunk_shape};
 
 /// The max memory for encoded rows in bytes. The pool may grant less.
 const MAX_SPOOL_MEMORY: usize = 64 << 20;
@@ -41,14 +41,14 @@ const SMALL_ARRAY_CELLS: u64 = 1 << 28;
 
 /// Writes rows as arrays.
 #[derive(Debug)]
-pub(super) struct ArraySink {
-    pub(super) creator: Arc<dyn CreateArrays>,
+pub struct ArraySink {
+    pub creator: Arc<dyn CreateArrays>,
     path: PathBuf,
-    pub(super) schema: SchemaRef,
+    pub schema: SchemaRef,
     /// The origin of each column of the schema.
     origins: Vec<Origin>,
     columns: Columns,
-    pub(super) options: CopyOptions,
+    pub options: CopyOptions,
 }
 
 impl ArraySink {
@@ -224,7 +224,7 @@ impl DataSink for ArraySink {
 }
 
 /// Runs work that takes long outside of the threads that run the query.
-pub(super) async fn in_background<T: Send + 'static>(
+pub async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = SpawnedTask::spawn_blocking(work).await;
@@ -233,7 +233,7 @@ pub(super) async fn in_background<T: Send + 'static>(
 
 /// Cancels the writing thread when the statement's future is dropped. A blocking thread cannot be
 /// aborted from outside.
-pub(super) struct CancelOnDrop(pub Arc<AtomicBool>);
+pub struct CancelOnDrop(pub Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

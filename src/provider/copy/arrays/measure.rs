@@ -15,7 +15,7 @@ use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
 use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, NUMPY_TYPE, TIMESTAMP};
-use crate::provider::copy::axes::{duration_type, is_exact};
+use crate::provider::copy::arrays::axes::{duration_type, is_exact};
 
 /// The calendar of Arrow's dates and timestamps.
 const CALENDAR: &str = "proleptic_gregorian";
@@ -30,7 +30,7 @@ const MAX_CATEGORY_BYTES: usize = MAX_TEXT * MAX_CATEGORY_ATTRIBUTES;
 
 /// Encodes the values of one column and collects the metadata of its dataset.
 #[derive(Debug)]
-pub(super) struct Measure {
+pub struct Measure {
     pub name: String,
     pub dtype: Dtype,
     /// The type to which the column is cast.
@@ -51,7 +51,7 @@ pub(super) struct Measure {
 }
 
 /// The encoded values of a batch.
-pub(super) struct Values {
+pub struct Values {
     /// The values in little-endian order. Unspecified where a row is null.
     pub bytes: Vec<u8>,
     pub nulls: Option<NullBuffer>,
@@ -349,7 +349,7 @@ fn inner(data_type: &DataType) -> &DataType {
 }
 
 /// Returns the values of a column as bytes in little-endian order.
-pub(super) fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
+pub fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
     let values = column.as_primitive::<T>().values();
     values.to_byte_slice().to_vec()
 }

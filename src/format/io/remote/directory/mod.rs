@@ -1,5 +1,8 @@
 //! The objects below a path of a store, as the files of a directory.
 
+pub(super) mod partitions;
+pub(super) mod references;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +13,9 @@ use futures::stream;
 use object_store::Error as StoreError;
 
 use crate::error::{Error, Result};
+use crate::format::io::remote::directory::references::References;
 use crate::format::io::remote::failure::failed;
 use crate::format::io::remote::part::Part;
-use crate::format::io::remote::references::References;
 use crate::format::io::remote::runtime;
 use crate::format::io::remote::store::{Answer, Entries, Refusal, RemotePlace};
 use crate::format::io::remote::version::Version;

@@ -12,7 +12,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
 /// A plan that is divided into tasks, as EXPLAIN shows it. Never runs.
-pub(super) struct Divided {
+pub struct Divided {
     plan: Arc<dyn ExecutionPlan>,
     /// The number of chunks that each task reads; `None` if 2^64 or more.
     chunks: Vec<Option<u64>>,

@@ -19,9 +19,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::remote::directory::references::{References, directories};
 use crate::format::io::remote::directory::{Found, RemoteDirectory};
 use crate::format::io::remote::part::Part;
-use crate::format::io::remote::references::{References, directories};
 use crate::format::io::remote::store::RemotePlace;
 
 /// The name of the document with the metadata of all arrays.

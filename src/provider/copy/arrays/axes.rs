@@ -21,7 +21,7 @@ use crate::provider::copy::options::AxisOrder;
 const BYTES_AROUND: usize = 96;
 
 /// Collects the distinct coordinates of one dimension.
-pub(super) struct AxisBuilder {
+pub struct AxisBuilder {
     name: String,
     attributes: BTreeMap<String, String>,
     /// The type of the coordinates.
@@ -275,7 +275,7 @@ impl AxisBuilder {
 }
 
 /// Returns `true` if a cast preserved every coordinate exactly.
-pub(super) fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
+pub fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
     Ok(match before.data_type() {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             let times = before.as_primitive::<TimestampNanosecondType>();
@@ -323,7 +323,7 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
 }
 
 /// Returns the type in which durations of this unit are stored.
-pub(super) fn duration_type(unit: TimeUnit) -> DataType {
+pub fn duration_type(unit: TimeUnit) -> DataType {
     DataType::Duration(match unit {
         TimeUnit::Nanosecond => TimeUnit::Nanosecond,
         _ => TimeUnit::Microsecond,

@@ -28,7 +28,7 @@ use datafusion_distributed::WorkerResolver;
 use crate::provider::aggregate::ArrayJoinAggregateExec;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::cluster::execution::ClusterExec;
-use crate::provider::cluster::stage::Divider;
+use crate::provider::cluster::planning::stage::Divider;
 use crate::provider::cluster::{FixedWorkers, parse_workers};
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 
@@ -92,7 +92,7 @@ impl PhysicalOptimizerRule for DistributedScans {
 }
 
 /// Returns the plan with its stages on workers, or unchanged if it has none.
-pub(super) fn distributed(
+pub fn distributed(
     plan: Arc<dyn ExecutionPlan>,
     mut divider: Divider,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -181,7 +181,7 @@ fn walk_build_side(
 }
 
 /// Returns the plan with other children.
-pub(super) fn replaced(
+pub fn replaced(
     plan: &Arc<dyn ExecutionPlan>,
     children: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {

@@ -8,9 +8,9 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
 use crate::format::array::ArrayWriter;
-use crate::provider::copy::chunk_lookup::ChunkLookup;
+use crate::provider::copy::arrays::chunk_lookup::ChunkLookup;
+use crate::provider::copy::arrays::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
 /// Memory in bytes for the chunks assembled together, if the pool grants it. A single chunk is
 /// assembled in any case.
@@ -22,7 +22,7 @@ const MAX_TEMPORARY_FILES: usize = 128;
 const MAX_READS_PER_BLOCK: usize = 2;
 
 /// The context of writing chunks.
-pub(super) struct Assembly<'a> {
+pub struct Assembly<'a> {
     pub lookup: ChunkLookup,
     /// For each dataset, the bytes of a missing cell.
     pub fills: Vec<Vec<u8>>,

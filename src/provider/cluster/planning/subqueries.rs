@@ -23,7 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::{ScalarSubqueryExec, ScalarSubqueryLink};
 
 /// Returns the plan of a task with the values of the subqueries to which the plan refers.
-pub(super) fn with_values(
+pub fn with_values(
     plan: Arc<dyn ExecutionPlan>,
     values: &ScalarSubqueryResults,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -44,7 +44,7 @@ pub(super) fn with_values(
 }
 
 /// Returns the plan of a decoded task, whose expressions then know the values of the subqueries.
-pub(super) fn with_known_values(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub fn with_known_values(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(subqueries) = plan.downcast_ref::<ScalarSubqueryExec>() else {
         return Ok(plan);
     };

@@ -160,10 +160,7 @@ impl References for ReferenceDocument {
 }
 
 /// Returns the names of the directories right below a directory, in which objects have these keys.
-pub(super) fn directories<'a>(
-    keys: impl Iterator<Item = &'a String>,
-    directory: &str,
-) -> Vec<String> {
+pub fn directories<'a>(keys: impl Iterator<Item = &'a String>, directory: &str) -> Vec<String> {
     let prefix = match directory {
         "" => String::new(),
         directory => format!("{directory}/"),

@@ -3,7 +3,7 @@
 use crate::grid::{ChunkGrid, Window};
 
 /// Lookup tables by dimension and code, which locate a cell without a division per row.
-pub(super) struct ChunkLookup {
+pub struct ChunkLookup {
     dimensions: Vec<Dimension>,
     grid: ChunkGrid,
     chunks_along: Vec<u64>,

@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, plan_err};
 
-use crate::provider::copy::lineage::Origin;
+use crate::provider::copy::arrays::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::source::{DATASET, DIMENSION};
 
 /// The indices of the columns that are dimensions, and of those that are measures.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Columns {
+pub struct Columns {
     pub dimensions: Vec<usize>,
     pub measures: Vec<usize>,
 }

@@ -6,7 +6,7 @@ use arrow::datatypes::Field;
 
 use crate::format::array::{DatasetMetadata, FILL_ATTRIBUTES, Limits};
 use crate::provider::adapters::arrays::{MEANINGFUL, UNPACK_ATTRIBUTES, base};
-use crate::provider::copy::sink::ArraySink;
+use crate::provider::copy::arrays::sink::ArraySink;
 use crate::provider::source::DATASET;
 
 /// The name of the value column of tables with a single dataset. A dataset made from such a column
@@ -18,7 +18,7 @@ const FILL_VALUE: &str = "_FillValue";
 
 impl ArraySink {
     /// Returns the name of the dataset made from a column.
-    pub(super) fn dataset(&self, field: &Field) -> String {
+    pub fn dataset(&self, field: &Field) -> String {
         if let Some(name) = &self.options.dataset {
             return name.clone();
         }
@@ -39,7 +39,7 @@ impl ArraySink {
 
     /// Returns the attributes of the dataset made from a column. Attributes in the options override
     /// those of the column.
-    pub(super) fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
+    pub fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
         let mut metadata = DatasetMetadata::default();
         // Only integers can still be packed. Other values have been unpacked, so these attributes
         // no longer apply.
@@ -83,7 +83,7 @@ impl ArraySink {
 
 /// Returns the attributes of a column, without the metadata that belongs to Arrow, Parquet or this
 /// crate.
-pub(super) fn carried(field: &Field, limits: &Limits) -> BTreeMap<String, String> {
+pub fn carried(field: &Field, limits: &Limits) -> BTreeMap<String, String> {
     let attributes = field.metadata().iter().filter(|(key, text)| {
         let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
         let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
@@ -96,7 +96,7 @@ pub(super) fn carried(field: &Field, limits: &Limits) -> BTreeMap<String, String
 
 /// Returns the name of the attribute that an option sets for a dataset or its column, if it does.
 /// The option is `NAME` or `DATASET.NAME`.
-pub(super) fn attribute_of<'a>(key: &'a str, dataset: &str, column: &str) -> Option<&'a str> {
+pub fn attribute_of<'a>(key: &'a str, dataset: &str, column: &str) -> Option<&'a str> {
     let mut names = [dataset, column];
     // The longer name is the more specific prefix.
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));

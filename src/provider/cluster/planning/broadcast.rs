@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// The build side of a lookup join whose probe side is divided among tasks.
 ///
-/// [`ClusterExec`](super::execution::ClusterExec) runs the input once, in the coordinator, and every task
+/// [`ClusterExec`](crate::provider::cluster::execution::ClusterExec) runs the input once, in the coordinator, and every task
 /// receives its rows, as a table in memory:
 ///
 /// ```text
@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 64 << 20;
 ///     AggregateExec: ...
 ///   DataSourceExec: tet=t2m, ...     DataSourceExec: tet=t2m, ... (the chunks of the task)
 /// ```
-pub(super) struct BroadcastExec {
+pub struct BroadcastExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     rows: Option<Arc<Rows>>,
@@ -117,7 +117,7 @@ impl BroadcastExec {
 
 /// Runs the build sides that tasks need. Returns the plan with their rows; `None` if there are too many to
 /// send.
-pub(super) async fn with_rows(
+pub async fn with_rows(
     plan: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -150,7 +150,7 @@ pub(super) async fn with_rows(
 }
 
 /// Returns the plan of a task with tables in memory in place of the build sides.
-pub(super) fn with_tables(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub fn with_tables(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     replaced_by(plan, BroadcastExec::table)
 }
 

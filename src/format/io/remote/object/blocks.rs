@@ -27,7 +27,7 @@ const FILES_AT_A_TIME: usize = 16;
 
 /// A cache directory for parts of objects.
 #[derive(Debug, Clone)]
-pub(super) struct BlockCache(Arc<CacheDirectory>);
+pub struct BlockCache(Arc<CacheDirectory>);
 
 impl BlockCache {
     pub fn new(directory: Arc<CacheDirectory>) -> Self {
@@ -65,7 +65,7 @@ impl BlockCache {
 impl RemotePlace {
     /// Gets a part of the object, or takes it from the cache. If a version is given, the object must
     /// still have it. Must run on the thread of requests.
-    pub(super) async fn get(
+    pub(in crate::format::io::remote) async fn get(
         &self,
         part: Part,
         pinned: Option<&Version>,
@@ -107,14 +107,18 @@ impl RemotePlace {
     }
 
     /// Returns a part of the object that was kept, and its version.
-    pub(super) async fn kept(&self, part: Part) -> Option<(Version, Bytes)> {
+    pub(in crate::format::io::remote) async fn kept(&self, part: Part) -> Option<(Version, Bytes)> {
         let cache = self.cache.clone()?;
         let url = self.path().to_path_buf();
         on_disk(move || cache.get(&url, part)).await.flatten()
     }
 
     /// Keeps parts of the object, if there is a cache.
-    pub(super) async fn keep(&self, parts: Vec<(Part, Bytes)>, version: &Version) {
+    pub(in crate::format::io::remote) async fn keep(
+        &self,
+        parts: Vec<(Part, Bytes)>,
+        version: &Version,
+    ) {
         let Some(cache) = self.cache.clone() else {
             return;
         };

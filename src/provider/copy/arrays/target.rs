@@ -17,14 +17,14 @@ use datafusion::common::{Result, plan_err};
 use crate::format::array::{DatasetMetadata, DatasetSpec, Dtype, Limits};
 use crate::grid::infer_labels;
 use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, NUMPY_TYPE};
-use crate::provider::copy::axes::FinishedAxis;
-use crate::provider::copy::measure::{Measure, bytes};
+use crate::provider::copy::arrays::axes::FinishedAxis;
+use crate::provider::copy::arrays::measure::{Measure, bytes};
 
 /// The default upper bound for the size of a chunk in bytes.
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// The storage of the coordinates of an axis.
-pub(super) enum AxisStorage {
+pub enum AxisStorage {
     /// Not stored, because they count up from zero, which is the default for an axis.
     Counted,
     Labels(Vec<String>),

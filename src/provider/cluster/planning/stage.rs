@@ -23,14 +23,14 @@ use datafusion_distributed::{
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::rule;
 use crate::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
-use crate::provider::cluster::broadcast::BroadcastExec;
-use crate::provider::cluster::divided::Divided;
 use crate::provider::cluster::envelope::encoded;
-use crate::provider::cluster::joined::{
+use crate::provider::cluster::planning::broadcast::BroadcastExec;
+use crate::provider::cluster::planning::divided::Divided;
+use crate::provider::cluster::planning::joined::{
     JoinedLeaf, build_sides, over_scan, partial, with_build_sides,
 };
-use crate::provider::cluster::row_wise::{RowWise, makes_dynamic_filters, over};
-use crate::provider::cluster::rule::distributed;
+use crate::provider::cluster::planning::row_wise::{RowWise, makes_dynamic_filters, over};
+use crate::provider::cluster::planning::rule::distributed;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
@@ -38,7 +38,7 @@ use crate::provider::scan::tasks::Division;
 use crate::provider::window::ArrayWindowExec;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
-pub(super) struct Divider {
+pub struct Divider {
     resolver: Arc<dyn WorkerResolver>,
     /// The number of workers.
     workers: usize,

@@ -14,12 +14,12 @@ use crate::error::Error;
 
 /// Rows per block. A block has more rows if they arrive in larger batches, and only the last block
 /// has fewer.
-pub(super) const BLOCK_ROWS: usize = 4096;
+pub const BLOCK_ROWS: usize = 4096;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Encoded rows, stored by column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Block {
+pub struct Block {
     pub rows: usize,
     /// For each dimension, one code per row.
     pub codes: Vec<Vec<u32>>,
@@ -81,7 +81,7 @@ struct BlockLocation {
 /// A sequence of blocks in order of arrival. Once memory is exhausted, all further blocks go to a
 /// temporary file.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub struct Spool {
     dimensions: usize,
     memory: MemoryReservation,
     /// The max memory for blocks in bytes. The pool may grant less.
@@ -240,7 +240,7 @@ impl SpoolFile {
 
 /// Reads blocks in any order. Sequential reads are fastest.
 #[derive(Debug)]
-pub(super) struct SpoolReader<'a> {
+pub struct SpoolReader<'a> {
     spool: &'a Spool,
     input: Option<BufReader<File>>,
     at: u64,

@@ -1,5 +1,9 @@
 //! One object of a store, opened for reading.
 
+pub(super) mod blocks;
+pub(super) mod ranges;
+mod segments;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +18,10 @@ use object_store::Error as StoreError;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::identity::FileIdentity;
 use crate::format::io::remote::failure::failed;
+use crate::format::io::remote::object::ranges::fetch_ranges;
+use crate::format::io::remote::object::segments::{Segments, SharedSegments, shared};
 use crate::format::io::remote::part::Part;
-use crate::format::io::remote::ranges::fetch_ranges;
 use crate::format::io::remote::runtime;
-use crate::format::io::remote::segments::{Segments, SharedSegments, shared};
 use crate::format::io::remote::store::{Answer, Condition, Refusal, RemotePlace};
 use crate::format::io::remote::version::Version;
 

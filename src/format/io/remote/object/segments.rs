@@ -19,7 +19,7 @@ const KEPT_OBJECTS: NonZeroUsize = match NonZeroUsize::new(32) {
 
 /// Parts of an object, each with its offset, the least recently used first.
 #[derive(Debug, Default)]
-pub(super) struct Segments {
+pub struct Segments {
     parts: VecDeque<(u64, Bytes)>,
     bytes: usize,
 }
@@ -66,13 +66,13 @@ impl Segments {
 }
 
 /// The kept bytes of an object, shared by all that have opened it.
-pub(super) type SharedSegments = Arc<Mutex<Segments>>;
+pub type SharedSegments = Arc<Mutex<Segments>>;
 
 /// Returns the bytes that are kept of the object at a URL with this entity tag.
 ///
 /// A process that opens the same object again reads its headers only once, even in another session:
 /// a session learns the tag only if it may read the object.
-pub(super) fn shared(path: &Path, etag: Option<&str>) -> SharedSegments {
+pub fn shared(path: &Path, etag: Option<&str>) -> SharedSegments {
     type Kept = LruCache<(PathBuf, String), SharedSegments>;
     static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(|| Mutex::new(LruCache::new(KEPT_OBJECTS)));
     let Some(etag) = etag else {

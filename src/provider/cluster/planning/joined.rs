@@ -24,14 +24,14 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use crate::provider::aggregate::ArrayJoinAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
-use crate::provider::cluster::row_wise::{RowWise, over};
-use crate::provider::cluster::rule::replaced;
+use crate::provider::cluster::planning::row_wise::{RowWise, over};
+use crate::provider::cluster::planning::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 
 /// The leaf of a task below an [`ArrayJoinAggregateExec`]. EXPLAIN shows `leaf`; the task is encoded with
 /// `scan`. It never runs.
 #[derive(Debug)]
-pub(super) struct JoinedLeaf {
+pub struct JoinedLeaf {
     /// The leaf below the operator: a scan with group numbers, or partial states.
     leaf: Arc<dyn ExecutionPlan>,
     /// The scan below DataFusion's plan of the same stage.
@@ -40,7 +40,7 @@ pub(super) struct JoinedLeaf {
 }
 
 /// Returns the partial stage of the aggregation `first` over other rows.
-pub(super) fn partial(
+pub fn partial(
     first: &AggregateExec,
     input: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -57,7 +57,7 @@ pub(super) fn partial(
 /// Returns the operator for the partial stage of the aggregation `first` over a lookup join, divided into
 /// its leaf and the operators above; `None` if the join cannot be aggregated by group numbers.
 /// `operators` are those between the aggregation and `scan`.
-pub(super) fn over_scan(
+pub fn over_scan(
     first: &AggregateExec,
     operators: &[Arc<dyn ExecutionPlan>],
     scan: &Arc<dyn ExecutionPlan>,
@@ -72,7 +72,7 @@ pub(super) fn over_scan(
 }
 
 /// Returns the build sides of the lookup joins below an operator, from the top down.
-pub(super) fn build_sides(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+pub fn build_sides(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
     let mut builds = Vec::new();
     let mut next = Some(plan);
     while let Some(node) = next {
@@ -89,7 +89,7 @@ pub(super) fn build_sides(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn Executio
 }
 
 /// Replaces the build sides of the lookup joins among some operators, which are listed from the top down.
-pub(super) fn with_build_sides(
+pub fn with_build_sides(
     operators: &[Arc<dyn ExecutionPlan>],
     builds: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
@@ -132,7 +132,7 @@ impl JoinedLeaf {
 
 /// Returns the plan of a task whose partial aggregations over lookup joins are encoded with the scan and the
 /// build sides of the task.
-pub(super) fn with_scans_of_task(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub fn with_scans_of_task(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let with_scans = plan.transform_down(|node| {
         let Some(operator) = node.downcast_ref::<ArrayJoinAggregateExec>() else {
             return Ok(Transformed::no(node));

@@ -20,7 +20,7 @@ use crate::provider::source::DIMENSION;
 
 /// A dimension or key that identifies the rows of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Coordinate {
+pub enum Coordinate {
     /// The array dimension with this name.
     Dimension(String),
     /// The key with this index in the topmost `GROUP BY`.
@@ -29,7 +29,7 @@ pub(super) enum Coordinate {
 
 /// The origin of one column of a plan.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Origin {
+pub struct Origin {
     /// The coordinates that determine the column. Empty if the column depends on anything else.
     pub coordinates: BTreeSet<Coordinate>,
     /// `true` if the column is its only coordinate, and not computed from it.

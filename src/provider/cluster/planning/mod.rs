@@ -1,0 +1,16 @@
+//! Divides a plan into tasks, in the coordinator.
+//!
+//! - `rule` finds the parts of a plan, `row_wise` tells which can run in tasks, and `stage` divides
+//!   them.
+//! - `joined` divides aggregates over lookup joins, which workers plan themselves.
+//! - `broadcast` sends the build sides of lookup joins to all tasks, and `subqueries` the values of
+//!   scalar subqueries.
+//! - `divided` shows the chunks of each task in EXPLAIN.
+
+pub(super) mod broadcast;
+mod divided;
+pub(super) mod joined;
+mod row_wise;
+pub(super) mod rule;
+mod stage;
+pub(super) mod subqueries;
