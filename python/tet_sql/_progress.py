@@ -34,10 +34,11 @@ class Reading:
         reading = cls()
         for operator in operators:
             count: Callable[[str], int] = lambda name: operator["metrics"].get(name, 0)
-            pruned = count("chunks_pruned_by_slice") + count("chunks_pruned_by_zone_map")
-            reading.wanted += max(0, count("chunks_total") - pruned)
-            reading.done += count("chunks_read")
-            reading.done += count("chunks_known_by_zone_map") + count("chunks_pruned_by_dynamic_filter")
+            metrics = operator["metrics"]
+            pruned = sum(value for name, value in metrics.items() if name.startswith("chunks_pruned_by_"))
+            pruned_late = count("chunks_pruned_by_dynamic_filter")
+            reading.wanted += max(0, count("chunks_total") - (pruned - pruned_late))
+            reading.done += count("chunks_read") + count("chunks_known_by_zone_map") + pruned_late
             reading.bytes += count("bytes_read")
         reading.done = min(reading.done, reading.wanted)
         return reading

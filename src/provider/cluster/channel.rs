@@ -26,9 +26,11 @@ use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use url::Url;
+use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
 use crate::provider::cluster::envelope::Envelope;
+use crate::provider::cluster::progress::{Counts, ask};
 use crate::provider::codec::VERSION;
 
 /// The maximum time to connect to a worker.
@@ -92,13 +94,7 @@ impl Channels {
 
     /// Returns a connection to a worker of the same version.
     async fn connect(&self, worker: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let token = self
-            .access
-            .token()
-            .map(|token| format!("Bearer {token}").parse());
-        let token = token.transpose().map_err(|_| {
-            exec_datafusion_err!("the token of the workers cannot be sent in a header")
-        })?;
+        let token = self.token()?;
         let client = |channel: Channel| -> Box<dyn WorkerChannel> {
             let token = token.clone();
             let authorized = BoxCloneSyncChannel::new(Authorized { channel, token });
@@ -129,6 +125,14 @@ impl Channels {
         }
         self.access.keep(worker, &channel);
         Ok(found)
+    }
+
+    fn token(&self) -> Result<Option<HeaderValue>> {
+        let token = self.access.token();
+        let token = token.map(|token| format!("Bearer {token}").parse());
+        token.transpose().map_err(|_| {
+            exec_datafusion_err!("the token of the workers cannot be sent in a header")
+        })
     }
 
     fn endpoint(&self, worker: &Url) -> Result<Endpoint> {
@@ -176,6 +180,12 @@ impl Channels {
         let answers = futures::future::join_all(answers).await;
         answers.into_iter().flatten().collect()
     }
+
+    /// Returns how much a worker has read of a query, or `None` if the worker does not answer.
+    pub async fn progress(&self, worker: &Url, query: Uuid) -> Option<Counts> {
+        let (channel, token) = (self.access.channel(worker)?, self.token().ok()?);
+        ask(Authorized { channel, token }, query).await.ok()
+    }
 }
 
 #[async_trait]
@@ -186,7 +196,7 @@ impl ChannelResolver for Channels {
 }
 
 /// Returns the runtime of all connections of this process.
-fn runtime() -> Result<&'static Runtime> {
+pub(super) fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
         Builder::new_multi_thread()
             .worker_threads(1)
@@ -213,7 +223,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 
 /// A connection that sends the token with every request.
 #[derive(Debug, Clone)]
-struct Authorized {
+pub(super) struct Authorized {
     channel: Channel,
     token: Option<HeaderValue>,
 }

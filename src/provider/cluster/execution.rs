@@ -4,6 +4,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
 use datafusion::datasource::sink::DataSinkExec;
@@ -14,6 +15,7 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, ReplaceChildrenOptions, reset_plan_states,
 };
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -28,9 +30,10 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
-use crate::provider::cluster::channel::{Channels, LostWorker};
+use crate::provider::cluster::channel::{Channels, LostWorker, runtime};
 use crate::provider::cluster::envelope::EnvelopeCodec;
 use crate::provider::cluster::planning::broadcast::with_rows;
+use crate::provider::cluster::progress::{self, Progress};
 use crate::provider::cluster::settings;
 
 /// The maximum time to wait for the metrics of workers when all rows have arrived.
@@ -51,6 +54,8 @@ pub(super) struct ClusterExec {
     subqueries: Option<ScalarSubqueryResults>,
     /// The plan of the first execution, with the metrics of all tasks.
     executed: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
+    /// The metrics of the tasks that run.
+    progress: Arc<Progress>,
 }
 
 impl Debug for ClusterExec {
@@ -78,6 +83,7 @@ impl ClusterExec {
             count,
             subqueries,
             executed: Arc::default(),
+            progress: Arc::default(),
         }
     }
 }
@@ -162,10 +168,19 @@ impl ExecutionPlan for ClusterExec {
             workers: Arc::clone(&self.workers),
             channels: Channels::new(access.unwrap_or_default(), self.subqueries.clone()),
             executed: Arc::clone(&self.executed),
+            progress: Arc::clone(&self.progress),
             context,
         };
         let rows = futures::stream::once(run.start()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    /// While tasks run, what they have read. Later, the operators of the tasks have metrics.
+    fn metrics(&self) -> Option<MetricsSet> {
+        match self.executed.get() {
+            None => Some(self.progress.metrics()),
+            Some(_) => None,
+        }
     }
 }
 
@@ -176,6 +191,7 @@ struct Run {
     workers: Arc<dyn WorkerResolver>,
     channels: Channels,
     executed: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
+    progress: Arc<Progress>,
     context: Arc<TaskContext>,
 }
 
@@ -205,6 +221,7 @@ impl Run {
         if plan.output_partitioning().partition_count() > 1 {
             plan = Arc::new(CoalescePartitionsExec::new(plan));
         }
+        let _ = self.executed.set(Arc::clone(&plan));
         plan.execute(0, self.context)
     }
 
@@ -219,13 +236,16 @@ impl Run {
         }
         // The first rows of one worker could otherwise arrive before another is found to be lost.
         self.channels.check(&workers).await?;
-        let context = Arc::new(self.context_for(workers)?);
-        let running = DistributedExec::new(with_new_ids(plan)?).with_metrics_collection(true);
+        let query = Uuid::new_v4();
+        let context = Arc::new(self.context_for(workers.clone(), query)?);
+        let running = DistributedExec::new(with_id(plan, query)?).with_metrics_collection(true);
         let running: Arc<dyn ExecutionPlan> = Arc::new(running);
         let mut rows = running.execute(0, context)?;
+        let following = self.follow(workers, query)?;
         let first = rows.next().await.transpose()?;
         let executed = Arc::clone(&self.executed);
         let end = async move {
+            drop(following);
             let plan = rewrite_distributed_plan_with_metrics(
                 running,
                 DistributedMetricsFormat::Aggregated,
@@ -245,11 +265,22 @@ impl Run {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
+    /// Asks the workers for the progress of the query until the returned task is dropped. The thread of
+    /// the query may be busy.
+    fn follow(&self, workers: Vec<Url>, query: Uuid) -> Result<SpawnedTask<()>> {
+        let (progress, channels) = (Arc::clone(&self.progress), self.channels.clone());
+        let _runtime = runtime()?.enter();
+        Ok(SpawnedTask::spawn(async move {
+            progress.follow(&channels, &workers, query).await;
+        }))
+    }
+
     /// Returns the context in which the coordinator's plan runs.
-    fn context_for(&self, workers: Vec<Url>) -> Result<TaskContext> {
+    fn context_for(&self, workers: Vec<Url>, query: Uuid) -> Result<TaskContext> {
         let context = &self.context;
         let mut config = context.session_config().clone();
-        let headers = settings::headers(config.options())?;
+        let mut headers = settings::headers(config.options())?;
+        headers.extend(progress::header(query));
         config.set_distributed_channel_resolver(self.channels.clone());
         config.set_distributed_user_codec(EnvelopeCodec::default());
         config.set_distributed_passthrough_headers(headers)?;
@@ -286,9 +317,8 @@ fn restarted(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     replace_children_if_necessary(Arc::clone(plan), children)?.reset_state()
 }
 
-/// Returns the plan with new identifiers of its stages: workers know tasks by these.
-fn with_new_ids(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let query = Uuid::new_v4();
+/// Returns the plan with a new identifier of the query in its stages: workers know tasks by it.
+fn with_id(plan: &Arc<dyn ExecutionPlan>, query: Uuid) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = Arc::clone(plan).transform_up(|node| {
         let Some(boundary) = node.as_network_boundary() else {
             return Ok(Transformed::no(node));

@@ -23,6 +23,7 @@
 //! - `envelope` encodes tasks.
 //! - `worker` decodes tasks and runs them, in `limited` time. It opens only files under its
 //!   [`Roots`](crate::Roots).
+//! - `progress` asks workers how much of a query they have read.
 //! - `settings` carries the settings of the coordinator's session to the workers.
 
 mod access;
@@ -31,6 +32,7 @@ mod envelope;
 mod execution;
 mod limited;
 mod planning;
+mod progress;
 mod settings;
 mod worker;
 

@@ -22,6 +22,7 @@ use crate::provider::catalog::session::enable_arrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::cluster::envelope::EnvelopeCodec;
 use crate::provider::cluster::limited::LimitedExec;
+use crate::provider::cluster::progress::{RunningTasks, WithProgress};
 use crate::provider::cluster::settings;
 use crate::provider::codec::{Roots, VERSION, check_operators};
 
@@ -83,14 +84,17 @@ impl ClusterWorker {
     + Sync
     + 'static {
         let (roots, time_limit) = (self.roots, self.time_limit);
+        let tasks = RunningTasks::default();
+        let running = tasks.clone();
         let session = move |query: WorkerQueryContext| {
-            let roots = Arc::clone(&roots);
-            async move { session(query, roots, time_limit) }
+            let (roots, running) = (Arc::clone(&roots), running.clone());
+            async move { session(query, roots, time_limit, running) }
         };
-        Worker::from_session_builder(session)
+        let worker = Worker::from_session_builder(session)
             .with_runtime_env(self.runtime)
-            .with_version(VERSION)
-            .into_worker_server()
+            .with_version(VERSION);
+        let service = worker.into_worker_server();
+        WithProgress { tasks, service }
     }
 }
 
@@ -99,6 +103,7 @@ fn session(
     query: WorkerQueryContext,
     roots: Arc<Roots>,
     time_limit: Option<Duration>,
+    running: RunningTasks,
 ) -> Result<SessionState> {
     let WorkerQueryContext {
         mut builder,
@@ -117,6 +122,7 @@ fn session(
             Some(limit) => Arc::new(LimitedExec::new(event.plan, limit)),
             None => event.plan,
         };
+        running.add(&headers, &plan);
         Ok(WorkerPlanRewriteEventResponse::new(plan))
     });
     Ok(state)

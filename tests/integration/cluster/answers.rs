@@ -15,7 +15,7 @@ use crate::support::sql::{error, plan, rows, run, sample};
 
 /// Returns a session over the array `a` of 12 x 6 x 8 cells in 24 chunks, with the values 0, 1, ...
 /// modulo 101, on some workers.
-async fn cluster(count: usize) -> (tempfile::TempDir, SessionContext, Workers) {
+pub(crate) async fn cluster(count: usize) -> (tempfile::TempDir, SessionContext, Workers) {
     let cells = cells!((0..12 * 6 * 8).map(|cell| (cell * 7 % 101) as f32));
     let spec = DatasetSpec::new("a", Dtype::F32, &[12, 6, 8], &[2, 3, 4]);
     let spec = spec.with_dim_names(["time", "lat", "lon"]);

@@ -4,6 +4,7 @@
 mod answers;
 mod faults;
 pub(crate) mod processes;
+mod progress;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use crate::size::human_size;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use std::time::Duration;
 
 /// The chunks and bytes that the scans of a plan have read so far.
@@ -10,7 +11,7 @@ use std::time::Duration;
 ///
 /// ```text
 /// total    all chunks of the tables
-///   minus  chunks ruled out by the selection or by zone maps before the scan
+///   minus  chunks ruled out by the selection, statistics or indexes before the scan
 /// wanted
 ///   minus  chunks that have not been processed yet
 /// done
@@ -51,10 +52,10 @@ impl Reading {
                     .map_or(0, |value| value.as_usize())
             };
             let total = count("chunks_total");
-            let unwanted = count("chunks_pruned_by_slice") + count("chunks_pruned_by_zone_map");
             let read = count("chunks_read");
-            let spared =
-                count("chunks_known_by_zone_map") + count("chunks_pruned_by_dynamic_filter");
+            let pruned_late = count("chunks_pruned_by_dynamic_filter");
+            let unwanted = count_of(&metrics, "chunks_pruned_by_").saturating_sub(pruned_late);
+            let spared = count("chunks_known_by_zone_map") + pruned_late;
             self.total = self.total.saturating_add(total);
             self.wanted = self.wanted.saturating_add(total.saturating_sub(unwanted));
             self.done = self.done.saturating_add(read + spared);
@@ -108,6 +109,13 @@ impl Reading {
         let left = (self.wanted - done) as f64 / done as f64;
         Duration::try_from_secs_f64(elapsed.as_secs_f64() * left).ok()
     }
+}
+
+/// Returns the sum of all metrics whose names begin with `prefix`.
+fn count_of(metrics: &MetricsSet, prefix: &str) -> usize {
+    let matching = metrics.iter().map(|metric| metric.value());
+    let matching = matching.filter(|value| value.name().starts_with(prefix));
+    matching.map(MetricValue::as_usize).sum()
 }
 
 /// Formats a number with commas between thousands.

@@ -1,0 +1,208 @@
+//! The progress of tasks: a coordinator asks its workers how much of a query they have read.
+//!
+//! datafusion-distributed sends the metrics of a task when the whole query has ended. Until then, it
+//! tells the number of rows only, which for aggregates is zero.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use tonic::server::{NamedService, UnaryService};
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+use url::Url;
+use uuid::Uuid;
+
+use crate::provider::cluster::channel::{Authorized, Channels};
+
+/// The interval at which workers are asked. Most queries end before.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The header of all requests of a query, with the identifier of the query.
+const HEADER: HeaderName = HeaderName::from_static("x-tet-sql-query");
+/// A method in the service of the workers, which has no other of this name.
+const METHOD: &str = "/worker.WorkerService/GetProgress";
+
+/// Returns the header that tells workers the query of a task.
+pub(super) fn header(query: Uuid) -> Option<(HeaderName, HeaderValue)> {
+    let query = HeaderValue::try_from(query.to_string());
+    query.ok().map(|query| (HEADER, query))
+}
+
+/// A request for the progress of a query.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+struct Query {
+    #[prost(string, tag = "1")]
+    id: String,
+}
+
+/// The chunks, bytes and requests of all tasks of a query on one worker, by the name of the metric.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(super) struct Counts {
+    #[prost(map = "string, uint64", tag = "1")]
+    of_metrics: HashMap<String, u64>,
+}
+
+impl Counts {
+    /// Adds the metrics of all scans in a plan.
+    fn add(&mut self, plan: &dyn ExecutionPlan) {
+        for metric in plan.metrics().iter().flat_map(MetricsSet::iter) {
+            if let MetricValue::Count { name, count } = metric.value()
+                && is_progress(name)
+            {
+                let total = self.of_metrics.entry(name.to_string()).or_default();
+                *total = total.saturating_add(count.value() as u64);
+            }
+        }
+        for child in plan.children() {
+            self.add(child.as_ref());
+        }
+    }
+}
+
+/// Returns `true` for the metrics that tell how much a scan has read.
+fn is_progress(metric: &str) -> bool {
+    metric.starts_with("chunks_") || ["bytes_read", "bytes_fetched", "requests"].contains(&metric)
+}
+
+/// The tasks that a worker runs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RunningTasks(Arc<Mutex<Vec<RunningTask>>>);
+
+#[derive(Debug)]
+struct RunningTask {
+    query: Uuid,
+    plan: Weak<dyn ExecutionPlan>,
+}
+
+impl RunningTasks {
+    /// Adds a task that came with these headers. It is forgotten when its plan is dropped.
+    pub fn add(&self, headers: &HeaderMap, plan: &Arc<dyn ExecutionPlan>) {
+        let query = headers.get(HEADER).and_then(|query| query.to_str().ok());
+        if let Some(query) = query.and_then(|query| query.parse().ok()) {
+            let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.retain(|task| task.plan.strong_count() > 0);
+            let plan = Arc::downgrade(plan);
+            tasks.push(RunningTask { query, plan });
+        }
+    }
+
+    fn counts(&self, query: Uuid) -> Counts {
+        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tasks = tasks.iter().filter(|task| task.query == query);
+        let plans: Vec<_> = tasks.filter_map(|task| task.plan.upgrade()).collect();
+        let mut counts = Counts::default();
+        plans.iter().for_each(|plan| counts.add(plan.as_ref()));
+        counts
+    }
+}
+
+impl UnaryService<Query> for RunningTasks {
+    type Response = Counts;
+    type Future = std::future::Ready<Result<tonic::Response<Counts>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Query>) -> Self::Future {
+        let query = request.into_inner().id.parse();
+        let counts = query.map(|query| tonic::Response::new(self.counts(query)));
+        let invalid = |error| Status::new(Code::InvalidArgument, format!("the query: {error}"));
+        std::future::ready(counts.map_err(invalid))
+    }
+}
+
+/// The service of a worker, which also tells the progress of its tasks.
+#[derive(Debug, Clone)]
+pub(super) struct WithProgress<S> {
+    pub tasks: RunningTasks,
+    pub service: S,
+}
+
+impl<S> Service<Request<Body>> for WithProgress<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.uri().path() != METHOD {
+            return self.service.call(request).boxed();
+        }
+        let tasks = self.tasks.clone();
+        async move {
+            let mut server = tonic::server::Grpc::new(ProstCodec::default());
+            Ok(server.unary(tasks, request).await)
+        }
+        .boxed()
+    }
+}
+
+impl<S: NamedService> NamedService for WithProgress<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// Asks a worker for the progress of a query.
+pub(super) async fn ask(connection: Authorized, query: Uuid) -> Result<Counts, Status> {
+    let mut client = tonic::client::Grpc::new(connection);
+    let lost = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+    client.ready().map_err(lost).await?;
+    let request = tonic::Request::new(Query {
+        id: query.to_string(),
+    });
+    let codec = ProstCodec::<Query, Counts>::default();
+    let answer = client.unary(request, PathAndQuery::from_static(METHOD), codec);
+    answer.await.map(tonic::Response::into_inner)
+}
+
+/// How much each worker has read of a query, as far as the coordinator knows.
+#[derive(Debug, Default)]
+pub(super) struct Progress(Mutex<Vec<Counts>>);
+
+impl Progress {
+    /// Asks the workers again and again. Workers that do not answer keep their counts.
+    pub async fn follow(&self, channels: &Channels, workers: &[Url], query: Uuid) {
+        *self.counts() = vec![Counts::default(); workers.len()];
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let answers = workers
+                .iter()
+                .map(|worker| channels.progress(worker, query));
+            let answers = futures::future::join_all(answers).await;
+            for (counts, answer) in self.counts().iter_mut().zip(answers) {
+                if let Some(answer) = answer {
+                    *counts = answer;
+                }
+            }
+        }
+    }
+
+    /// Returns the sums over all workers.
+    pub fn metrics(&self) -> MetricsSet {
+        let mut metrics = MetricsSet::new();
+        for (name, value) in self.counts().iter().flat_map(|counts| &counts.of_metrics) {
+            let (name, count) = (name.clone().into(), Count::new());
+            count.add(usize::try_from(*value).unwrap_or(usize::MAX));
+            let value = MetricValue::Count { name, count };
+            metrics.push(Arc::new(Metric::new(value, None)));
+        }
+        metrics
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Vec<Counts>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
