@@ -18,14 +18,19 @@ use crate::provider::source::{
 
 /// Cells are tested as stored if there are at least this many in a run on average.
 const MIN_CELLS_PER_RUN: u64 = 32;
-/// Values are gathered row by row if at most one row in this many is kept.
+/// Columns are gathered row by row if at most one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
+/// The maximum number of rows that are tested at once. A longer batch of cells would not stay in the
+/// cache until the kept ones are gathered.
+const MAX_TESTED_ROWS: u64 = 1 << 18;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
     blocks: GridBlocks,
     columns: Vec<usize>,
     max_rows: u64,
+    /// The number of rows that are tested at once: more than `max_rows` while few of them are kept.
+    tested_rows: u64,
     values: Option<Box<dyn WindowReader>>,
     cells: Option<Cells>,
     coordinates: CoordinateColumns,
@@ -54,6 +59,7 @@ impl GridReader {
             blocks: blocks.clone(),
             columns: columns.to_vec(),
             max_rows: max_rows as u64,
+            tested_rows: max_rows as u64,
             values,
             cells: None,
             coordinates: CoordinateColumns::default(),
@@ -99,6 +105,9 @@ impl BlockReader for GridReader {
 
     fn batch(&self, first: u64) -> Range<u64> {
         match &self.cells {
+            Some(cells) if self.tested_rows > self.max_rows => {
+                first..cells.rows().min(first + self.tested_rows)
+            }
             Some(cells) => self.coordinates.batch(cells, first, self.max_rows),
             None => first..first,
         }
@@ -124,6 +133,7 @@ impl BlockReader for GridReader {
         let Some(predicate) = predicate else {
             return Ok(None);
         };
+        let tested_rows = std::mem::replace(&mut self.tested_rows, self.max_rows);
         self.runs.clear();
         cells.runs(rows.clone(), &mut self.runs);
         if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
@@ -140,6 +150,11 @@ impl BlockReader for GridReader {
             }
             Ok(())
         })?;
+        self.tested_rows = match kept.true_count() as u64 {
+            few if few < self.max_rows / 2 => (2 * tested_rows).min(MAX_TESTED_ROWS),
+            some if some <= self.max_rows => tested_rows,
+            _ => self.max_rows,
+        };
         Ok(Some(EvaluatedRows {
             kept,
             rest: predicate.rest.clone(),
@@ -150,8 +165,12 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return internal_err!("no block is open");
         };
-        // Values of few rows are gathered; those of many rows are read whole and then filtered.
+        // Few rows are gathered; many are read with the rows between them and then filtered.
         let few = kept.filter(|kept| kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT);
+        let of_few = few.map(|kept| {
+            let kept = kept.values().set_indices();
+            kept.map(|row| rows.start + row as u64).collect::<Vec<_>>()
+        });
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
@@ -161,7 +180,7 @@ impl BlockReader for GridReader {
             }
             values = reader.read(&self.runs)?;
         }
-        let filter = kept.map(|kept| {
+        let filter = kept.filter(|_| few.is_none()).map(|kept| {
             let mut filter = FilterBuilder::new(kept);
             if self.columns.len() > 1 {
                 filter = filter.optimize();
@@ -172,24 +191,24 @@ impl BlockReader for GridReader {
         let axes = self.blocks.grid().axes();
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            let (all, is_filtered) = match axes.get(*column) {
-                Some(axis) => {
-                    let coordinates = axis.coordinates()?;
-                    let rows = rows.clone();
-                    let max_rows = self.max_rows;
-                    let all =
-                        self.coordinates
-                            .column(cells, *column, coordinates, rows, max_rows)?;
-                    (all, false)
+            let all = match (axes.get(*column), &of_few) {
+                (Some(axis), Some(few)) => {
+                    cells.coordinates_of(*column, axis.coordinates()?, few)?
                 }
-                None => match values.next() {
-                    Some(values) => (values, few.is_some()),
+                (Some(axis), None) => {
+                    let coordinates = axis.coordinates()?;
+                    let (rows, max_rows) = (rows.clone(), self.max_rows);
+                    self.coordinates
+                        .column(cells, *column, coordinates, rows, max_rows)?
+                }
+                (None, _) => match values.next() {
+                    Some(values) => values,
                     None => return internal_err!("a window reader gave too few attributes"),
                 },
             };
             columns.push(match &filter {
-                Some(filter) if !is_filtered => filter.filter(&all)?,
-                _ => all,
+                Some(filter) => filter.filter(&all)?,
+                None => all,
             });
         }
         Ok(columns)
