@@ -14,6 +14,9 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
     const HIGHEST: Self;
     /// `true` if the type has NaN.
     const HAS_NAN: bool;
+    /// The bits that differ between a number and its opposite in the reversed order: all bits of integers,
+    /// the sign of floating-point numbers.
+    const REVERSAL: Self;
 
     /// A counter of up to 65,535 cells. It is as wide as a cell where that suffices, so that a
     /// vector holds as many counters as cells.
@@ -27,6 +30,9 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
 
     /// Returns the number with the bit pattern in the low bits of `pattern`.
     fn from_pattern(pattern: u64) -> Self;
+
+    /// Returns the number with the bits that are set in one of both numbers only.
+    fn xor(self, other: Self) -> Self;
 
     /// Returns `true` if both numbers have the same bits.
     fn is_same(self, other: Self) -> bool;
@@ -112,11 +118,17 @@ macro_rules! float {
             const LOWEST: Self = <$type>::NEG_INFINITY;
             const HIGHEST: Self = <$type>::INFINITY;
             const HAS_NAN: bool = true;
+            const REVERSAL: Self = -0.0;
 
             bytes!($type, $count);
 
             fn from_pattern(pattern: u64) -> Self {
                 Self::from_bits(pattern as _)
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                Self::from_bits(self.to_bits() ^ other.to_bits())
             }
 
             #[inline(always)]
@@ -170,11 +182,17 @@ macro_rules! integer {
             const LOWEST: Self = <$type>::MIN;
             const HIGHEST: Self = <$type>::MAX;
             const HAS_NAN: bool = false;
+            const REVERSAL: Self = !0;
 
             bytes!($type, $count);
 
             fn from_pattern(pattern: u64) -> Self {
                 pattern as _
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
             }
 
             #[inline(always)]

@@ -11,6 +11,8 @@ const WIDTH: usize = 64;
 const LOOK: usize = 8192;
 
 /// The min or max of each group.
+///
+/// The min is found as the max of [reversed](Cell::REVERSAL) cells, so that both share their code.
 #[derive(Debug)]
 pub struct Extremes<'a, C> {
     /// The min or max cell of each group so far. Starts at the opposite end of the range of the
@@ -19,9 +21,28 @@ pub struct Extremes<'a, C> {
     /// `true` for each group with a kept cell that equals the start value. For other groups,
     /// `found` shows whether a cell was kept. Empty until there is such a group.
     pub seen: &'a mut Vec<bool>,
+    /// [`Cell::REVERSAL`] for the min, zero for the max.
+    pub reversal: C,
 }
 
-impl<C> Extremes<'_, C> {
+impl<C: Cell> Extremes<'_, C> {
+    /// Returns the order in which cells that `keep` keeps are compared.
+    #[inline(always)]
+    fn order<K: Keep<C>>(&self, keep: K) -> Order<C, K> {
+        let reversal = self.reversal;
+        Order { keep, reversal }
+    }
+
+    /// Updates consecutive groups, each by its largest reversed cell.
+    #[inline(always)]
+    pub fn update(&mut self, group: usize, largest: &[C]) {
+        let reversal = self.reversal;
+        let targets = &mut self.found[group..][..largest.len()];
+        for (target, largest) in targets.iter_mut().zip(largest) {
+            *target = larger(*largest, target.xor(reversal)).xor(reversal);
+        }
+    }
+
     /// Records that the group has a kept cell that equals the start value.
     fn see(&mut self, group: usize) {
         self.seen.resize(self.found.len(), false);
@@ -29,30 +50,47 @@ impl<C> Extremes<'_, C> {
     }
 }
 
+/// Returns the larger of two cells, or `before` if `cell` is NaN.
 #[inline(always)]
-fn start<C: Cell, const MAX: bool>() -> C {
-    if MAX { C::LOWEST } else { C::HIGHEST }
+fn larger<C: Cell>(cell: C, before: C) -> C {
+    if cell > before { cell } else { before }
 }
 
-/// Returns the larger of two cells if `MAX`, else the smaller, or `before` if `cell` is NaN.
-#[inline(always)]
-fn better<C: Cell, const MAX: bool>(cell: C, before: C) -> C {
-    let is_better = if MAX { cell > before } else { cell < before };
-    if is_better { cell } else { before }
+/// The cells that are compared, and in which order.
+#[derive(Debug, Clone, Copy)]
+struct Order<C, K> {
+    keep: K,
+    reversal: C,
 }
 
-/// Returns the larger of two cells if `MAX`, else the smaller, or `before` if `cell` is skipped.
-#[inline(always)]
-fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C) -> C {
-    if K::KEEPS_NUMBERS {
-        return better::<C, MAX>(cell, before);
+impl<C: Cell, K: Keep<C>> Order<C, K> {
+    /// Returns the larger of a reversed cell and `before`, or `before` if the cell is skipped.
+    #[inline(always)]
+    fn larger(self, bytes: C::Bytes, before: C) -> C {
+        let cell = C::load(bytes);
+        let reversed = cell.xor(self.reversal);
+        if K::KEEPS_NUMBERS || self.keep.keeps(cell) {
+            larger(reversed, before)
+        } else {
+            larger(C::LOWEST, before)
+        }
     }
-    let cell = if keep.keeps(cell) {
-        cell
-    } else {
-        start::<C, MAX>()
-    };
-    better::<C, MAX>(cell, before)
+
+    /// Compares as many cells as there are in `found`.
+    #[inline(always)]
+    fn look(self, cells: &[C::Bytes; WIDTH], ahead: usize, found: &mut [C; WIDTH]) {
+        prefetch(cells, ahead);
+        for i in 0..WIDTH {
+            found[i] = self.larger(cells[i], found[i]);
+        }
+    }
+
+    /// Returns `true` if the cell is kept and equals the start value.
+    #[inline(always)]
+    fn is_start(self, bytes: C::Bytes) -> bool {
+        let cell = C::load(bytes);
+        cell.xor(self.reversal) == C::LOWEST && self.keep.keeps(cell)
+    }
 }
 
 /// Computes one min or max per column: cell `i` of every row goes to the group with index `i` plus
@@ -61,44 +99,40 @@ fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
 ))]
-pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
+pub fn extreme_columns<C: Cell, K: Keep<C>>(
     piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
     if piece.has_short_columns() {
-        return short_columns::<C, K, MAX>(piece, keep, extremes);
+        return short_columns(piece, keep, extremes);
     }
+    let order = extremes.order(keep);
     piece.for_each_rows::<STREAMS, STREAMS>(|group, rows| {
         for at in (0..piece.length).step_by(WIDTH) {
             let width = (piece.length - at).min(WIDTH);
-            let mut found = [start::<C, MAX>(); WIDTH];
+            let mut found = [C::LOWEST; WIDTH];
             if width == WIDTH {
                 for row in rows {
-                    look::<C, K, MAX>(block(row, at), piece.ahead, keep, &mut found);
+                    order.look(block(row, at), piece.ahead, &mut found);
                 }
             } else {
                 for row in rows {
                     for i in 0..width {
-                        let cell = C::load(row[at + i]);
-                        found[i] = better_kept::<C, K, MAX>(cell, keep, found[i]);
+                        found[i] = order.larger(row[at + i], found[i]);
                     }
                 }
             }
             let found = &found[..width];
-            let unclear = |one: &C| *one == start::<C, MAX>();
+            let unclear = |one: &C| *one == C::LOWEST;
             if found.iter().fold(false, |any, one| any | unclear(one)) {
                 for i in (0..width).filter(|i| unclear(&found[*i])) {
-                    let mut cells = rows.iter().map(|row| C::load(row[at + i]));
-                    if cells.any(|cell| unclear(&cell) && keep.keeps(cell)) {
+                    if rows.iter().any(|row| order.is_start(row[at + i])) {
                         extremes.see(group + at + i);
                     }
                 }
             }
-            let targets = &mut extremes.found[group + at..][..width];
-            for (target, one) in targets.iter_mut().zip(found) {
-                *target = better::<C, MAX>(*one, *target);
-            }
+            extremes.update(group + at, found);
         }
     });
 }
@@ -108,34 +142,31 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
 ))]
-pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
+pub fn extreme_rows<C: Cell, K: Keep<C>>(
     piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
     if piece.has_short_rows() {
-        return short_rows::<C, K, MAX>(piece, keep, extremes);
+        return short_rows(piece, keep, extremes);
     }
+    let order = extremes.order(keep);
     piece.for_each_rows::<STREAMS, STREAMS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
-                let mut found = [start::<C, MAX>(); WIDTH];
+                let mut found = [C::LOWEST; WIDTH];
                 let (blocks, rest) = cells.as_chunks::<WIDTH>();
                 for block in blocks {
-                    look::<C, K, MAX>(block, piece.ahead, keep, &mut found);
+                    order.look(block, piece.ahead, &mut found);
                 }
                 for cell in rest {
-                    found[0] = better_kept::<C, K, MAX>(C::load(*cell), keep, found[0]);
+                    found[0] = order.larger(*cell, found[0]);
                 }
-                let found = best::<C, MAX>(found);
-                if found == start::<C, MAX>() {
-                    let mut cells = cells.iter().map(|bytes| C::load(*bytes));
-                    if cells.any(|cell| cell == found && keep.keeps(cell)) {
-                        extremes.see(group);
-                    }
+                let found = largest(found);
+                if found == C::LOWEST && cells.iter().any(|cell| order.is_start(*cell)) {
+                    extremes.see(group);
                 }
-                let target = &mut extremes.found[group];
-                *target = better::<C, MAX>(found, *target);
+                extremes.update(group, &[found]);
             }
         }
     });
@@ -143,21 +174,22 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
 
 /// Extremes by row where [`KernelInput::has_short_rows`].
 #[inline(always)]
-fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
+fn short_rows<C: Cell, K: Keep<C>>(
     piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
+    let order = extremes.order(keep);
     let whole = piece.length / WIDTH * WIDTH;
     let mut all = piece.bases();
     while let Some((bases, count)) = all.next() {
         let bases = &bases[..count];
-        let mut found = [[start::<C, MAX>(); WIDTH]; STREAMS];
+        let mut found = [[C::LOWEST; WIDTH]; STREAMS];
         for from in piece.starts {
             let row = |base: &Base| &from[base.offset..][..piece.length];
             for at in (0..whole).step_by(WIDTH) {
                 for (base, found) in bases.iter().zip(&mut found) {
-                    look::<C, K, MAX>(block(row(base), at), piece.ahead, keep, found);
+                    order.look(block(row(base), at), piece.ahead, found);
                 }
             }
             if whole < piece.length {
@@ -165,58 +197,57 @@ fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
                     let rest = &row(base)[whole..];
                     prefetch(rest, piece.ahead);
                     for (found, cell) in found.iter_mut().zip(rest) {
-                        *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+                        *found = order.larger(*cell, *found);
                     }
                 }
             }
         }
         for (found, base) in found.into_iter().zip(bases) {
-            let found = best::<C, MAX>(found);
-            if found == start::<C, MAX>() {
+            let found = largest(found);
+            if found == C::LOWEST {
                 let rows = piece.starts.iter();
                 let mut cells = rows.flat_map(|from| &from[base.offset..][..piece.length]);
-                if cells.any(|cell| C::load(*cell) == found && keep.keeps(C::load(*cell))) {
+                if cells.any(|cell| order.is_start(*cell)) {
                     extremes.see(base.group);
                 }
             }
-            let target = &mut extremes.found[base.group];
-            *target = better::<C, MAX>(found, *target);
+            extremes.update(base.group, &[found]);
         }
     }
 }
 
 /// Extremes by column where rows are no longer than [`SHORT`].
 #[inline(always)]
-fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
+fn short_columns<C: Cell, K: Keep<C>>(
     piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
+    let order = extremes.order(keep);
     let length = piece.length.min(SHORT);
     let mut all = piece.bases();
     while let Some((bases, count)) = all.next() {
-        let mut found = [[start::<C, MAX>(); SHORT]; STREAMS];
+        let mut found = [[C::LOWEST; SHORT]; STREAMS];
         for from in piece.starts {
             for i in 0..count {
                 let cells = &from[bases[i].offset..][..length];
                 prefetch(cells, piece.ahead);
                 for (found, cell) in found[i][..length].iter_mut().zip(cells) {
-                    *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+                    *found = order.larger(*cell, *found);
                 }
             }
         }
         for i in 0..count {
             let found = &found[i][..length];
-            let targets = &mut extremes.found[bases[i].group..][..length];
-            for (target, one) in targets.iter_mut().zip(found) {
-                *target = better::<C, MAX>(*one, *target);
-            }
-            let unclear = |one: &C| *one == start::<C, MAX>();
+            extremes.update(bases[i].group, found);
+            let unclear = |one: &C| *one == C::LOWEST;
             if found.iter().fold(false, |any, one| any | unclear(one)) {
                 for column in (0..length).filter(|column| unclear(&found[*column])) {
-                    let starts = piece.starts.iter();
-                    let mut cells = starts.map(|from| C::load(from[bases[i].offset + column]));
-                    if cells.any(|cell| unclear(&cell) && keep.keeps(cell)) {
+                    let mut cells = piece
+                        .starts
+                        .iter()
+                        .map(|from| from[bases[i].offset + column]);
+                    if cells.any(|cell| order.is_start(cell)) {
                         extremes.see(bases[i].group + column);
                     }
                 }
@@ -225,30 +256,17 @@ fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// Returns the max of all cells if `MAX`, else the min.
+/// Returns the largest of all cells.
 #[inline(always)]
-fn best<C: Cell, const MAX: bool>(mut found: [C; WIDTH]) -> C {
+fn largest<C: Cell>(mut found: [C; WIDTH]) -> C {
     let mut half = WIDTH / 2;
     while half > 0 {
         for i in 0..half {
-            found[i] = better::<C, MAX>(found[i + half], found[i]);
+            found[i] = larger(found[i + half], found[i]);
         }
         half /= 2;
     }
     found[0]
-}
-
-#[inline(always)]
-fn look<C: Cell, K: Keep<C>, const MAX: bool>(
-    cells: &[C::Bytes; WIDTH],
-    ahead: usize,
-    keep: K,
-    found: &mut [C; WIDTH],
-) {
-    prefetch(cells, ahead);
-    for i in 0..WIDTH {
-        found[i] = better_kept::<C, K, MAX>(C::load(cells[i]), keep, found[i]);
-    }
 }
 
 /// Returns [`WIDTH`] cells of a row.

@@ -204,10 +204,10 @@ impl<C: Number> Moments<C> {
             None => {}
         }
         if let Some(min) = &mut self.min {
-            add_extremes::<C, K, false>(piece, target, keep, min, scratch);
+            add_extremes(piece, target, keep, C::REVERSAL, min, scratch);
         }
         if let Some(max) = &mut self.max {
-            add_extremes::<C, K, true>(piece, target, keep, max, scratch);
+            add_extremes(piece, target, keep, C::ZERO, max, scratch);
         }
         if let Some(deviations) = &mut self.deviations {
             match target {
@@ -406,36 +406,35 @@ fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>>(
     }
 }
 
-fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
+fn add_extremes<C: Number, K: Keep<C>>(
     piece: &KernelInput<'_, C::Bytes>,
     target: &Target,
     keep: K,
-    found: &mut GroupExtremes<C>,
+    reversal: C,
+    groups: &mut GroupExtremes<C>,
     scratch: &mut Scratch<C>,
 ) {
     let mut extremes = Extremes {
-        found: &mut found.cells,
-        seen: &mut found.seen,
+        found: &mut groups.cells,
+        seen: &mut groups.seen,
+        reversal,
     };
     match target {
-        Target::Base => extreme_rows::<C, K, MAX>(piece, keep, &mut extremes),
-        Target::Consecutive => extreme_columns::<C, K, MAX>(piece, keep, &mut extremes),
+        Target::Base => extreme_rows(piece, keep, &mut extremes),
+        Target::Consecutive => extreme_columns(piece, keep, &mut extremes),
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
-            let (line, seen) = (&mut scratch.found, &mut scratch.seen);
-            line.clear();
-            line.resize(piece.length, if MAX { C::LOWEST } else { C::HIGHEST });
+            let (found, seen) = (&mut scratch.found, &mut scratch.seen);
+            found.clear();
+            found.resize(piece.length, C::LOWEST.xor(reversal));
             seen.clear();
-            let mut of_line = Extremes { found: line, seen };
-            extreme_columns::<C, K, MAX>(piece, keep, &mut of_line);
+            let mut of_line = Extremes {
+                found,
+                seen,
+                reversal,
+            };
+            extreme_columns(piece, keep, &mut of_line);
             for_each_term(terms, group, |i, group| {
-                let is_better = if MAX {
-                    line[i] > extremes.found[group]
-                } else {
-                    line[i] < extremes.found[group]
-                };
-                if is_better {
-                    extremes.found[group] = line[i];
-                }
+                extremes.update(group, &[found[i].xor(reversal)]);
             });
             if !seen.is_empty() {
                 extremes.seen.resize(extremes.found.len(), false);
