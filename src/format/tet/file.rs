@@ -14,10 +14,11 @@ use crate::format::io::place::Place;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::RemoteObject;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tet::footer::{Footer, read_footer};
+use crate::format::tet::footer::{Footer, Spill, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, StoredRow};
 use crate::format::tet::package::Package;
-use crate::format::tet::statistics::document::Lazy;
+use crate::format::tet::statistics::document::{Document, Lazy};
+use crate::format::tet::statistics::entry::DescribedFile;
 use crate::format::tet::statistics::postings::ValuePostings;
 use crate::format::tet::statistics::zone_maps::ZoneMaps;
 use crate::format::tet::superblock::{
@@ -294,14 +295,66 @@ impl TetFile {
         self.package.as_ref()
     }
 
-    /// The cache of [`Self::zone_maps()`].
-    pub(crate) fn zone_maps_cache(&self) -> &Lazy<ZoneMaps> {
-        &self.zone_maps
+    /// Returns the zone maps embedded in the file or, in a package, stored beside it. Returns
+    /// `None` if there are none. The first call reads them, and later calls return the cached
+    /// outcome.
+    ///
+    /// # Errors
+    /// Fails if the zone maps cannot be read or do not match the file. None of them can be trusted
+    /// then. The cells are not affected.
+    pub fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
+        self.zone_maps.get(|| {
+            let document = self.document(self.footer.zone_maps, "zone_maps_ref", "ZONE.json")?;
+            let read = |document| ZoneMaps::read(&document, self.described(), access);
+            document.map(read).transpose()
+        })
     }
 
-    /// The cache of [`Self::value_postings()`].
-    pub(crate) fn value_postings_cache(&self) -> &Lazy<ValuePostings> {
-        &self.value_postings
+    /// Returns the value postings embedded in the file or, in a package, stored beside it. Returns
+    /// `None` if there is no secondary index. The first call reads them, and later calls return the
+    /// cached outcome.
+    ///
+    /// # Errors
+    /// Fails if the postings cannot be read or do not match the file. None of them can be trusted
+    /// then. The cells are not affected.
+    pub fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
+        self.value_postings.get(|| {
+            let embedded = self.footer.secondary_index;
+            let document = self.document(embedded, "secondary_index_ref", "INDEX.json")?;
+            let read = |document| ValuePostings::read(&document, self.described(), access);
+            document.map(read).transpose()
+        })
+    }
+
+    pub(crate) fn described(&self) -> DescribedFile<'_> {
+        DescribedFile {
+            datasets: self.datasets(),
+            footer: &self.footer,
+            chunk_rows: self.chunk_rows(),
+        }
+    }
+
+    /// Finds a document: at the region that the footer gives or, in a package, in the file
+    /// `name_beside`. Returns `None` if there is neither.
+    pub(crate) fn document(
+        &self,
+        embedded: Option<Spill>,
+        field: &'static str,
+        name_beside: &str,
+    ) -> Result<Option<Document<'_>>> {
+        if let Some(region) = embedded {
+            return Document::embedded(&self.storage, region, field).map(Some);
+        }
+        // Without the footer the fill values are unknown, and with them the nulls.
+        let package = self
+            .package
+            .as_ref()
+            .filter(|_| !self.options.ignore_footer);
+        let Some(package) = package else {
+            return Ok(None);
+        };
+        let beside = package.document(name_beside, self.storage.length())?;
+        Ok(beside.map(|(storage, seal)| Document::beside(storage, seal)))
     }
 }
 

@@ -6,6 +6,7 @@ pub mod describe;
 pub mod editor;
 pub mod help;
 pub mod overview;
+mod plot;
 pub mod tables;
 mod words;
 

@@ -1,7 +1,6 @@
 //! Draws the result of a query as a chart.
 
 use crate::failure::Failure;
-use crate::run::Shell;
 use crate::statement::headers;
 use crate::statement::outcome::Error;
 use crate::statement::reading::grouped;
@@ -9,7 +8,7 @@ use crate::statement::rewrite::rewritten;
 use crate::terminal;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tet_sql::FormatRegistry;
 use tet_sql_plot::{Characters, Chart, ChartKind, Colours};
 
@@ -19,29 +18,6 @@ const MAX_ROWS: usize = 4 << 20;
 const USUAL_SIZE: (usize, usize) = (80, 24);
 /// The lines of a terminal that stay free for the prompt and the text below it.
 const FREE_LINES: usize = 3;
-
-impl Shell {
-    /// Runs the last query again and draws its result on the terminal or to a file.
-    pub(crate) fn plot(
-        &self,
-        kind: Option<ChartKind>,
-        path: Option<PathBuf>,
-    ) -> Result<(), Failure> {
-        if self.manner.read_only && path.is_some() {
-            return Err(Failure::message("--read-only: no files are written"));
-        }
-        let query = self.last_query()?;
-        let context = self.context.clone();
-        let chart = self.engine.run(move |_| async move {
-            let chart = chart(&context, &query, kind).await;
-            Ok(chart?.0)
-        })?;
-        match path {
-            Some(path) => write(&chart, &path),
-            None => self.write_text(draw(&chart)),
-        }
-    }
-}
 
 /// Returns a chart of a query's result and the number of rows of the result.
 pub async fn chart(
@@ -86,7 +62,8 @@ pub fn write(chart: &Chart, path: &Path) -> Result<(), Failure> {
     chart.write(path).map_err(Failure::message)
 }
 
-fn draw(chart: &Chart) -> String {
+/// Draws a chart for standard output.
+pub fn draw(chart: &Chart) -> String {
     let variable = |name: &str| std::env::var(name).ok();
     let size = match terminal::is_output() {
         true => (

@@ -46,7 +46,7 @@ impl Drop for Progress {
 
 /// The progress bar. It has a thread of its own because decoding keeps all workers busy.
 #[derive(Debug)]
-pub struct Bar {
+struct Bar {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use crate::messages;
 use crate::output::pager;
-use crate::output::progress::Bar;
 use crate::signals::{Interrupts, interrupts};
 use futures::FutureExt;
 use futures::future::{Either, select};
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ pub struct Cancellation(Arc<State>);
 struct State {
     is_cancelled: AtomicBool,
     /// The progress bar on the screen, which is removed before other text is written.
-    bar: Mutex<Option<Bar>>,
+    bar: Mutex<Option<Box<dyn Debug + Send>>>,
 }
 
 impl Cancellation {
@@ -69,12 +69,11 @@ impl Cancellation {
         self.take_bar();
     }
 
-    /// Stores a progress bar in place of the previous one. Drops it at once if the work was
+    /// Stores a progress bar, which disappears when it is dropped, in place of the previous one. Drops it at once if the work was
     /// cancelled.
-    pub fn put_bar(&self, bar: Bar) {
+    pub fn put_bar(&self, bar: impl Debug + Send + 'static) {
         let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        // Dropping a bar removes it from the screen.
-        *kept = (!self.is_cancelled()).then_some(bar);
+        *kept = (!self.is_cancelled()).then(|| Box::new(bar) as _);
     }
 
     /// Removes the progress bar from the screen.

@@ -2,6 +2,7 @@
 
 use crate::statement::outcome::Error;
 use crate::statement::summarize;
+use crate::statement::tokens::word;
 use datafusion::prelude::SessionContext;
 use std::borrow::Cow;
 
@@ -38,33 +39,9 @@ fn functions(filter: &str) -> String {
     )
 }
 
-/// Returns the first word of a statement, after spaces and comments, and the text that follows it.
-pub fn word(sql: &str) -> (&str, &str) {
-    let mut rest = sql.trim_start();
-    loop {
-        rest = if let Some(comment) = rest.strip_prefix("--") {
-            comment.split_once('\n').map_or("", |(_, rest)| rest)
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/").map_or("", |(_, rest)| rest)
-        } else {
-            break;
-        }
-        .trim_start();
-    }
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_behind_comments() {
-        assert_eq!(word(" -- a\n /* b */ show x"), ("show", " x"));
-        assert_eq!(word("(SELECT 1)"), ("", "(SELECT 1)"));
-        assert_eq!(word("/* open"), ("", ""));
-    }
 
     #[tokio::test]
     async fn other_statements_stay_as_they_are() {

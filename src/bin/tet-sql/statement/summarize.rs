@@ -6,7 +6,7 @@
 
 use crate::output::formats::READABLE;
 use crate::statement::outcome::Error;
-use crate::statement::rewrite::word;
+use crate::statement::tokens::word;
 use arrow::util::display::ArrayFormatter;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::kernels::cmp::distinct;

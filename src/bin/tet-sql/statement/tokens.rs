@@ -56,6 +56,23 @@ fn is_blank(token: &Token) -> bool {
     matches!(token, Token::Whitespace(Space | Tab | Newline))
 }
 
+/// Returns the first word of a statement, after spaces and comments, and the text that follows it.
+pub fn word(sql: &str) -> (&str, &str) {
+    let mut rest = sql.trim_start();
+    loop {
+        rest = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, rest)| rest)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, rest)| rest)
+        } else {
+            break;
+        }
+        .trim_start();
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +90,12 @@ mod tests {
         assert_eq!(texts, ["SELECT", " ", "'é'", ",", "\n", "日", " "]);
         assert_eq!(&text[tokens.broken.unwrap().start..], "'x");
         assert_eq!(&text[offset(text, Location::new(2, 2))..], " 'x");
+    }
+
+    #[test]
+    fn words_are_behind_comments() {
+        assert_eq!(word(" -- a\n /* b */ show x"), ("show", " x"));
+        assert_eq!(word("(SELECT 1)"), ("", "(SELECT 1)"));
+        assert_eq!(word("/* open"), ("", ""));
     }
 }

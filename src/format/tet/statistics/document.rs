@@ -17,7 +17,6 @@ use serde::{Deserialize, de};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tet::file::TetFile;
 use crate::format::tet::footer::Spill;
 
 /// The only supported version of both documents.
@@ -116,47 +115,38 @@ impl Failure {
     }
 }
 
-impl TetFile {
-    /// Finds a document: at the region that the footer gives or, in a package, in the file
-    /// `name_beside`. Returns `None` if there is neither.
-    pub(crate) fn document(
-        &self,
-        embedded: Option<Spill>,
-        field: &'static str,
-        name_beside: &str,
-    ) -> Result<Option<Document<'_>>> {
-        let storage = self.storage();
-        if let Some(Spill { offset, len }) = embedded {
-            let end = offset.checked_add(len);
-            let Some(end) = end.filter(|end| *end <= storage.length()) else {
-                return Err(Error::malformed(
-                    ErrorLocation::file(storage.path()),
-                    field,
-                    format!("{len} bytes at {offset}"),
-                    format!("a region within the {} bytes of the file", storage.length()),
-                ));
-            };
-            return Ok(Some(Document {
-                storage: DocumentStorage::Embedded(storage),
-                range: offset..end,
-                seal: None,
-            }));
-        }
-        // Without the footer the fill values are unknown, and with them the nulls.
-        let package = self.package().filter(|_| !self.options().ignore_footer);
-        let Some(package) = package else {
-            return Ok(None);
+impl<'a> Document<'a> {
+    /// The document at a region of a file, to which `field` of the footer refers.
+    ///
+    /// # Errors
+    /// Fails if the region exceeds the file.
+    pub fn embedded(storage: &'a Storage, region: Spill, field: &'static str) -> Result<Self> {
+        let Spill { offset, len } = region;
+        let end = offset.checked_add(len);
+        let Some(end) = end.filter(|end| *end <= storage.length()) else {
+            return Err(Error::malformed(
+                ErrorLocation::file(storage.path()),
+                field,
+                format!("{len} bytes at {offset}"),
+                format!("a region within the {} bytes of the file", storage.length()),
+            ));
         };
-        let beside = package.document(name_beside, storage.length())?;
-        Ok(beside.map(|(storage, seal)| Document {
+        Ok(Self {
+            storage: DocumentStorage::Embedded(storage),
+            range: offset..end,
+            seal: None,
+        })
+    }
+
+    /// A whole file that describes the file beside it.
+    pub fn beside(storage: Storage, seal: Seal) -> Self {
+        Self {
             range: 0..storage.length(),
             storage: DocumentStorage::Beside(storage),
             seal: Some(seal),
-        }))
+        }
     }
-}
 
-impl Document<'_> {
     fn storage(&self) -> &Storage {
         match &self.storage {
             DocumentStorage::Embedded(storage) => storage,

@@ -9,11 +9,20 @@ use serde::{Deserialize, de};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{Dataset, Dtype, Fill};
-use crate::format::tet::file::TetFile;
+use crate::format::tet::footer::Footer;
 use crate::format::tet::superblock::MAX_RANK;
 
 /// Maximum number of characters of a hexadecimal value that a message quotes.
 const MAX_QUOTED: usize = 40;
+
+/// The parts of a file that its statistics must agree with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DescribedFile<'a> {
+    pub datasets: &'a [Dataset],
+    pub footer: &'a Footer,
+    /// The number of rows of the chunk index.
+    pub chunk_rows: u64,
+}
 
 /// The dataset that an entry describes.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +38,8 @@ pub(crate) struct EntryDataset<'a> {
 impl<'a> EntryDataset<'a> {
     /// Returns the dataset with the given id, or `None` if the dataset cannot be read, so that its
     /// entries cannot be checked.
-    pub fn of(path: &'a Path, file: &'a TetFile, id: u64) -> Result<Option<Self>> {
-        let datasets = file.datasets();
+    pub fn of(path: &'a Path, file: DescribedFile<'a>, id: u64) -> Result<Option<Self>> {
+        let datasets = file.datasets;
         let position = usize::try_from(id).ok();
         let Some(dataset) = position.and_then(|id| datasets.get(id)) else {
             return Err(Error::malformed(
@@ -43,7 +52,7 @@ impl<'a> EntryDataset<'a> {
         let Ok(dtype) = dataset.check(path) else {
             return Ok(None);
         };
-        let metadata = file.metadata(dataset);
+        let metadata = file.footer.metadata.datasets.get(dataset.name());
         let fill = metadata.and_then(|metadata| Fill::of(metadata, dtype));
         Ok(Some(Self {
             path,

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
@@ -15,9 +14,8 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::statistics::WORD;
 use crate::format::array::{Dataset, DatasetPostings, ValueIndex};
 use crate::format::io::storage::Access;
-use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::document::{Each, Failure, Key, ListReader};
-use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
+use crate::format::tet::statistics::document::{Document, Each, Failure, Key, ListReader};
+use crate::format::tet::statistics::entry::{Coordinates, DescribedFile, EntryDataset, Hex};
 
 /// Maximum number of distinct values in an indexed dataset.
 const MAX_VALUES: usize = 64;
@@ -28,31 +26,22 @@ pub struct ValuePostings {
     datasets: BTreeMap<u64, DatasetPostings>,
 }
 
-impl TetFile {
-    /// Returns the value postings embedded in the file or, in a package, stored beside it. Returns
-    /// `None` if there is no secondary index. The first call reads them, and later calls return the
-    /// cached outcome.
-    ///
-    /// # Errors
-    /// Fails if the postings cannot be read or do not match the file. None of them can be trusted
-    /// then. The cells are not affected.
-    pub fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
-        self.value_postings_cache().get(|| {
-            let embedded = self.footer().secondary_index;
-            let document = self.document(embedded, "secondary_index_ref", "INDEX.json")?;
-            let Some(document) = document else {
-                return Ok(None);
-            };
-            let mut builder = Builder {
-                path: document.path(),
-                file: self,
-                datasets: BTreeMap::new(),
-                chunks: 0,
-            };
-            document.read(access, &mut builder)?;
-            let datasets = builder.datasets;
-            Ok(Some(ValuePostings { datasets }))
-        })
+impl ValuePostings {
+    /// Reads the postings of a file, and checks them.
+    pub(crate) fn read(
+        document: &Document<'_>,
+        file: DescribedFile<'_>,
+        access: Access,
+    ) -> Result<Self> {
+        let mut builder = Builder {
+            path: document.path(),
+            file,
+            datasets: BTreeMap::new(),
+            chunks: 0,
+        };
+        document.read(access, &mut builder)?;
+        let datasets = builder.datasets;
+        Ok(Self { datasets })
     }
 }
 
@@ -64,7 +53,7 @@ impl ValueIndex for ValuePostings {
 
 struct Builder<'a> {
     path: &'a Path,
-    file: &'a TetFile,
+    file: DescribedFile<'a>,
     datasets: BTreeMap<u64, DatasetPostings>,
     /// Total number of chunks of these datasets.
     chunks: u64,
@@ -110,7 +99,7 @@ impl<'a> Builder<'a> {
             let expected = format!("{tag} as in the dataset's record");
             return Err(subject.malformed(None, "dtype", dtype_tag, expected));
         }
-        let rows = self.file.chunk_rows();
+        let rows = self.file.chunk_rows;
         let count = subject.dataset.chunk_count();
         let chunks = count.and_then(|count| count.checked_add(self.chunks));
         // This check bounds the memory of the bitmaps: a record can claim any number of chunks.

@@ -5,7 +5,6 @@
 //! wrong entry makes all zone maps unusable.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::SeqAccess;
@@ -13,9 +12,8 @@ use serde::de::SeqAccess;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ChunkStatistics, ChunkSummary, Dataset};
 use crate::format::io::storage::Access;
-use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::document::{Failure, Key, ListReader};
-use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
+use crate::format::tet::statistics::document::{Document, Failure, Key, ListReader};
+use crate::format::tet::statistics::entry::{Coordinates, DescribedFile, EntryDataset, Hex};
 
 /// The zone maps of a file.
 #[derive(Debug)]
@@ -31,28 +29,6 @@ struct Entry {
     nulls: u64,
     min: u64,
     max: u64,
-}
-
-impl TetFile {
-    /// Returns the zone maps embedded in the file or, in a package, stored beside it. Returns
-    /// `None` if there are none. The first call reads them, and later calls return the cached
-    /// outcome.
-    ///
-    /// # Errors
-    /// Fails if the zone maps cannot be read or do not match the file. None of them can be trusted
-    /// then. The cells are not affected.
-    pub fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
-        self.zone_maps_cache().get(|| {
-            let embedded = self.footer().zone_maps;
-            let document = self.document(embedded, "zone_maps_ref", "ZONE.json")?;
-            let Some(document) = document else {
-                return Ok(None);
-            };
-            let mut builder = Builder::new(document.path(), self);
-            document.read(access, &mut builder)?;
-            builder.finish().map(Some)
-        })
-    }
 }
 
 impl ChunkStatistics for ZoneMaps {
@@ -86,6 +62,17 @@ impl ChunkStatistics for ZoneMaps {
 }
 
 impl ZoneMaps {
+    /// Reads the zone maps of a file, and checks them.
+    pub(crate) fn read(
+        document: &Document<'_>,
+        file: DescribedFile<'_>,
+        access: Access,
+    ) -> Result<Self> {
+        let mut builder = Builder::new(document.path(), file);
+        document.read(access, &mut builder)?;
+        builder.finish()
+    }
+
     fn entries(&self, dataset: &Dataset) -> &[Entry] {
         let position = usize::try_from(dataset.id()).ok();
         let entries = position.and_then(|id| self.datasets.get(id));
@@ -106,7 +93,7 @@ struct StoredZone {
 
 struct Builder<'a> {
     path: &'a Path,
-    file: &'a TetFile,
+    file: DescribedFile<'a>,
     datasets: Vec<Vec<Entry>>,
     count: u64,
     /// The dataset of the previous entry. The next entry usually describes the same dataset.
@@ -129,11 +116,11 @@ impl ListReader for Builder<'_> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(path: &'a Path, file: &'a TetFile) -> Self {
+    fn new(path: &'a Path, file: DescribedFile<'a>) -> Self {
         Self {
             path,
             file,
-            datasets: vec![Vec::new(); file.datasets().len()],
+            datasets: vec![Vec::new(); file.datasets.len()],
             count: 0,
             subject: None,
         }
@@ -152,7 +139,7 @@ impl<'a> Builder<'a> {
 
     fn add(&mut self, stored: &StoredZone) -> Result<()> {
         // This check bounds the memory that the entries take.
-        if self.count == self.file.chunk_rows() {
+        if self.count == self.file.chunk_rows {
             return Err(Error::malformed(
                 ErrorLocation::file(self.path),
                 "chunks",
@@ -171,7 +158,7 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(mut self) -> Result<ZoneMaps> {
-        for (dataset, entries) in self.file.datasets().iter().zip(&mut self.datasets) {
+        for (dataset, entries) in self.file.datasets.iter().zip(&mut self.datasets) {
             entries.shrink_to_fit();
             if !entries.is_sorted_by(|a, b| a.ordinal < b.ordinal) {
                 entries.sort_unstable_by_key(|entry| entry.ordinal);

@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::format::tet::testing::{cells, data, with_documents};
-use crate::format::tet::{ChunkReader, OpenOptions};
+use crate::format::tet::{ChunkReader, OpenOptions, TetFile};
 
 const ACCESS: [Access; 2] = [Access::Mmap, Access::Pread];
 const B: &str = r#"{"kind":"value_postings","dataset_id":1,"dtype":7,"postings":[{"value_le":"0500","chunks":[[0]]}]}"#;
@@ -154,7 +156,7 @@ fn postings_of_a_reference_file_agree_with_its_cells() {
             continue;
         };
         indexed += 1;
-        let subject = EntryDataset::of(file.path(), &file, dataset.id())
+        let subject = EntryDataset::of(file.path(), file.described(), dataset.id())
             .unwrap()
             .unwrap();
         for ordinal in 0..dataset.chunk_count().unwrap() {

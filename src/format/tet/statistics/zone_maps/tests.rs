@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::format::tet::testing::{cells, data, with_documents};
-use crate::format::tet::{ChunkReader, OpenOptions};
+use crate::format::tet::{ChunkReader, OpenOptions, TetFile};
 
 const ACCESS: [Access; 2] = [Access::Mmap, Access::Pread];
 /// Entries for all chunks of the sample except the last chunk of `a`.
@@ -240,7 +242,7 @@ fn zones_of_reference_files_agree_with_their_cells() {
         for dataset in file.datasets() {
             checked += 1;
             assert!(zones.is_complete(dataset));
-            let subject = EntryDataset::of(&path, &file, dataset.id())
+            let subject = EntryDataset::of(&path, file.described(), dataset.id())
                 .unwrap()
                 .unwrap();
             for ordinal in 0..dataset.chunk_count().unwrap() {
