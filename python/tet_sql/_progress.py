@@ -22,7 +22,7 @@ BAR_WIDTH = 30
 class Reading:
     """The chunks that the scans of a query have read."""
 
-    #: The chunks that are not pruned by selections or zone maps.
+    #: The chunks that are not pruned by selections, statistics or indexes.
     wanted: int = 0
     #: The wanted chunks that were read or turned out not to be needed.
     done: int = 0

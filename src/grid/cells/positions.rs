@@ -29,12 +29,15 @@ impl<'a> Positions<'a> {
     }
 
     fn seek(&mut self, row: u64) {
-        let rank = row / self.step % self.set.count();
-        if let Some((_, position, end)) = self.set.range_of_rank(rank) {
+        let index = match self.step {
+            1 => row,
+            step => row / step,
+        };
+        if let Some((_, position, end)) = self.set.range_of_rank(index % self.set.count()) {
             self.position = position;
             let end = match self.step {
                 1 => row + (end - position),
-                step => (row / step + 1) * step,
+                step => (index + 1) * step,
             };
             self.known = row..end;
         }

@@ -22,15 +22,17 @@ use tokio::runtime::{Builder, Runtime};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
 use url::Url;
 use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
 use crate::provider::cluster::envelope::Envelope;
-use crate::provider::cluster::progress::{Counts, ask};
+use crate::provider::cluster::progress::{Counts, METHOD, Query};
 use crate::provider::codec::VERSION;
 
 /// The maximum time to connect to a worker.
@@ -184,7 +186,13 @@ impl Channels {
     /// Returns how much a worker has read of a query, or `None` if the worker does not answer.
     pub async fn progress(&self, worker: &Url, query: Uuid) -> Option<Counts> {
         let (channel, token) = (self.access.channel(worker)?, self.token().ok()?);
-        ask(Authorized { channel, token }, query).await.ok()
+        let mut client = tonic::client::Grpc::new(Authorized { channel, token });
+        client.ready().await.ok()?;
+        let id = query.to_string();
+        let request = tonic::Request::new(Query { id });
+        let method = PathAndQuery::from_static(METHOD);
+        let answer = client.unary(request, method, ProstCodec::default()).await;
+        answer.ok().map(tonic::Response::into_inner)
     }
 }
 
@@ -223,7 +231,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 
 /// A connection that sends the token with every request.
 #[derive(Debug, Clone)]
-pub(super) struct Authorized {
+struct Authorized {
     channel: Channel,
     token: Option<HeaderValue>,
 }

@@ -175,7 +175,8 @@ impl ExecutionPlan for ClusterExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
-    /// While tasks run, what they have read. Later, the operators of the tasks have metrics.
+    /// What the tasks had read when the workers were last asked. Once the query has ended, the operators of
+    /// the tasks have metrics.
     fn metrics(&self) -> Option<MetricsSet> {
         match self.executed.get() {
             None => Some(self.progress.metrics()),
@@ -243,7 +244,7 @@ impl Run {
         let mut rows = running.execute(0, context)?;
         let following = self.follow(workers, query)?;
         let first = rows.next().await.transpose()?;
-        let executed = Arc::clone(&self.executed);
+        let (executed, progress) = (Arc::clone(&self.executed), Arc::clone(&self.progress));
         let end = async move {
             drop(following);
             let plan = rewrite_distributed_plan_with_metrics(
@@ -256,6 +257,7 @@ impl Run {
                 // Only the first execution of a plan is shown.
                 let _ = executed.set(Arc::clone(plan));
             }
+            progress.clear();
             None
         };
         let schema = rows.schema();
@@ -267,11 +269,15 @@ impl Run {
 
     /// Asks the workers for the progress of the query until the returned task is dropped. The thread of
     /// the query may be busy.
-    fn follow(&self, workers: Vec<Url>, query: Uuid) -> Result<SpawnedTask<()>> {
+    fn follow(&self, mut workers: Vec<Url>, query: Uuid) -> Result<SpawnedTask<()>> {
+        // A worker answers for all of its tasks.
+        workers.sort_unstable();
+        workers.dedup();
         let (progress, channels) = (Arc::clone(&self.progress), self.channels.clone());
         let _runtime = runtime()?.enter();
         Ok(SpawnedTask::spawn(async move {
-            progress.follow(&channels, &workers, query).await;
+            let ask = |worker: usize| channels.progress(&workers[worker], query);
+            progress.follow(workers.len(), ask).await;
         }))
     }
 

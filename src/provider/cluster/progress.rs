@@ -11,26 +11,24 @@ use std::time::Duration;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{Count, Metric, MetricValue, MetricsSet};
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryFutureExt};
 use tonic::body::Body;
 use tonic::codegen::Service;
-use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::server::{NamedService, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
-use url::Url;
 use uuid::Uuid;
-
-use crate::provider::cluster::channel::{Authorized, Channels};
 
 /// The interval at which workers are asked. Most queries end before.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The maximum time to wait for answers.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The header of all requests of a query, with the identifier of the query.
 const HEADER: HeaderName = HeaderName::from_static("x-tet-sql-query");
 /// A method in the service of the workers, which has no other of this name.
-const METHOD: &str = "/worker.WorkerService/GetProgress";
+pub(super) const METHOD: &str = "/worker.WorkerService/GetProgress";
 
 /// Returns the header that tells workers the query of a task.
 pub(super) fn header(query: Uuid) -> Option<(HeaderName, HeaderValue)> {
@@ -40,9 +38,9 @@ pub(super) fn header(query: Uuid) -> Option<(HeaderName, HeaderValue)> {
 
 /// A request for the progress of a query.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-struct Query {
+pub(super) struct Query {
     #[prost(string, tag = "1")]
-    id: String,
+    pub id: String,
 }
 
 /// The chunks, bytes and requests of all tasks of a query on one worker, by the name of the metric.
@@ -60,7 +58,8 @@ impl Counts {
                 && is_progress(name)
             {
                 let total = self.of_metrics.entry(name.to_string()).or_default();
-                *total = total.saturating_add(count.value() as u64);
+                // Wraps as sums of metrics do, so that differences of unknown totals are right.
+                *total = total.wrapping_add(count.value() as u64);
             }
         }
         for child in plan.children() {
@@ -97,9 +96,11 @@ impl RunningTasks {
     }
 
     fn counts(&self, query: Uuid) -> Counts {
-        let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let tasks = tasks.iter().filter(|task| task.query == query);
-        let plans: Vec<_> = tasks.filter_map(|task| task.plan.upgrade()).collect();
+        let plans: Vec<_> = {
+            let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let tasks = tasks.iter().filter(|task| task.query == query);
+            tasks.filter_map(|task| task.plan.upgrade()).collect()
+        };
         let mut counts = Counts::default();
         plans.iter().for_each(|plan| counts.add(plan.as_ref()));
         counts
@@ -155,39 +156,32 @@ impl<S: NamedService> NamedService for WithProgress<S> {
     const NAME: &'static str = S::NAME;
 }
 
-/// Asks a worker for the progress of a query.
-pub(super) async fn ask(connection: Authorized, query: Uuid) -> Result<Counts, Status> {
-    let mut client = tonic::client::Grpc::new(connection);
-    let lost = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    client.ready().map_err(lost).await?;
-    let request = tonic::Request::new(Query {
-        id: query.to_string(),
-    });
-    let codec = ProstCodec::<Query, Counts>::default();
-    let answer = client.unary(request, PathAndQuery::from_static(METHOD), codec);
-    answer.await.map(tonic::Response::into_inner)
-}
-
 /// How much each worker has read of a query, as far as the coordinator knows.
 #[derive(Debug, Default)]
 pub(super) struct Progress(Mutex<Vec<Counts>>);
 
 impl Progress {
-    /// Asks the workers again and again. Workers that do not answer keep their counts.
-    pub async fn follow(&self, channels: &Channels, workers: &[Url], query: Uuid) {
-        *self.counts() = vec![Counts::default(); workers.len()];
+    /// Asks the workers again and again, each by its number. Workers that do not answer keep their counts.
+    pub async fn follow<F>(&self, workers: usize, ask: impl Fn(usize) -> F)
+    where
+        F: Future<Output = Option<Counts>>,
+    {
+        *self.counts() = vec![Counts::default(); workers];
         loop {
             tokio::time::sleep(INTERVAL).await;
-            let answers = workers
-                .iter()
-                .map(|worker| channels.progress(worker, query));
+            let answers = (0..workers).map(|worker| tokio::time::timeout(PATIENCE, ask(worker)));
             let answers = futures::future::join_all(answers).await;
             for (counts, answer) in self.counts().iter_mut().zip(answers) {
-                if let Some(answer) = answer {
+                if let Ok(Some(answer)) = answer {
                     *counts = answer;
                 }
             }
         }
+    }
+
+    /// Forgets the counts of a query that has ended.
+    pub fn clear(&self) {
+        self.counts().clear();
     }
 
     /// Returns the sums over all workers.

@@ -7,8 +7,10 @@ use datafusion::common::{ColumnStatistics, Result, internal_err};
 
 use crate::grid::IndexSet;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::pruning::segments;
 use crate::provider::source::{BlockList, GridSelection, RowCount};
+
+/// The number of blocks that are handled at a time.
+const SEGMENT: usize = 32 << 10;
 
 /// The blocks of a list that a scan reads, in the order in which it reads them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,4 +211,11 @@ impl PlannedBlocks {
         }
         Some(grids)
     }
+}
+
+/// Splits the range `0..count` into ranges of at most [`SEGMENT`] numbers.
+pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..count)
+        .step_by(SEGMENT)
+        .map(move |start| start..count.min(start + SEGMENT as u64))
 }

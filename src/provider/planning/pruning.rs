@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray};
@@ -22,14 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::dynamic::{with_subquery_values, without_cases};
-use crate::provider::planning::planned_blocks::PlannedBlocks;
+use crate::provider::planning::planned_blocks::{PlannedBlocks, segments};
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::source::{
     BlockGroups, BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind, PruningLabels,
 };
 
-/// The number of blocks pruned at a time.
-const SEGMENT: usize = 32 << 10;
 /// The maximum number of blocks that are pruned before a scan runs. Longer lists are left as they
 /// are.
 const MAX_BLOCKS: u64 = 16 << 20;
@@ -223,13 +220,6 @@ fn rule_out(
         });
     }
     Ok(ruled_out)
-}
-
-/// Splits the range `0..count` into ranges of at most [`SEGMENT`] numbers.
-pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..count)
-        .step_by(SEGMENT)
-        .map(move |start| start..count.min(start + SEGMENT as u64))
 }
 
 /// Returns the predicate that rules out blocks by their statistics; `None` if there is none.

@@ -9,7 +9,7 @@ use datafusion::common::Result;
 
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::PlannedBlocks;
-use crate::provider::planning::pruning::segments;
+use crate::provider::planning::planned_blocks::segments;
 
 /// The maximum number of blocks that are sorted.
 const MAX_BLOCKS: u64 = 1 << 17;

@@ -51,13 +51,15 @@ pub(crate) struct RowFilter {
 }
 
 impl RowFilter {
-    /// Returns the rows of a range that satisfy the predicate; `None` if no row does.
-    fn apply(&mut self, rows: Range<u64>) -> Result<Option<FilteredRows>> {
+    /// Tests the rows of a batch, and perhaps more. Returns the end of the tested rows, and those that
+    /// satisfy the predicate; `None` if no row does.
+    fn apply(&mut self, mut rows: Range<u64>) -> Result<(u64, Option<FilteredRows>)> {
         let mut rest = Some(Arc::clone(&self.predicate));
         let mut kept = None;
         if let Some(evaluated) = self.reader.evaluate(rows.clone(), &self.predicate)? {
+            rows.end = rows.start + evaluated.kept.len() as u64;
             if !evaluated.kept.has_true() {
-                return Ok(None);
+                return Ok((rows.end, None));
             }
             (kept, rest) = (Some(evaluated.kept), evaluated.rest);
         }
@@ -73,7 +75,7 @@ impl RowFilter {
             let batch = batch(&self.schema, columns, count)?;
             let mask = mask(&rest, &batch)?;
             if !mask.has_true() {
-                return Ok(None);
+                return Ok((rows.end, None));
             }
             let keep = FilterBuilder::new(&mask).optimize().build();
             let left = batch.columns().iter();
@@ -84,11 +86,13 @@ impl RowFilter {
                 None => mask,
             });
         }
-        Ok(kept.map(|kept| FilteredRows {
+        let end = rows.end;
+        let filtered = kept.map(|kept| FilteredRows {
             rows,
             kept,
             columns,
-        }))
+        });
+        Ok((end, filtered))
     }
 }
 
@@ -297,8 +301,7 @@ impl Scan {
             if rows.is_empty() {
                 return Ok(self.end_block());
             }
-            open.next = rows.end;
-            open.filtered = filter.apply(rows)?;
+            (open.next, open.filtered) = filter.apply(rows)?;
             if open.filtered.is_none() {
                 return Ok(ScanStep::Working);
             }
@@ -370,7 +373,11 @@ impl Scan {
             self.coalescer.finish_buffered_batch()?;
         }
         self.coalescer.push_batch(batch)?;
-        Ok(ScanStep::Continue)
+        // Batches of few rows may take long to find.
+        Ok(match self.coalescer.has_completed_batch() {
+            true => ScanStep::Continue,
+            false => ScanStep::Working,
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Reading {
     /// The chunks of all tables.
     pub total: usize,
-    /// The chunks that the selections and zone maps left to be read when the scans began.
+    /// The chunks that selections, statistics and indexes left to be read when the scans began.
     pub wanted: usize,
     /// The wanted chunks that were read or turned out not to be needed.
     pub done: usize,
@@ -111,11 +111,13 @@ impl Reading {
     }
 }
 
-/// Returns the sum of all metrics whose names begin with `prefix`.
+/// Returns the sum of all metrics whose names begin with `prefix`. It wraps as sums of one metric do.
 fn count_of(metrics: &MetricsSet, prefix: &str) -> usize {
     let matching = metrics.iter().map(|metric| metric.value());
     let matching = matching.filter(|value| value.name().starts_with(prefix));
-    matching.map(MetricValue::as_usize).sum()
+    matching
+        .map(MetricValue::as_usize)
+        .fold(0, usize::wrapping_add)
 }
 
 /// Formats a number with commas between thousands.

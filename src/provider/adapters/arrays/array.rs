@@ -1,6 +1,6 @@
 //! The values of one dataset, independent of its axes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -12,10 +12,9 @@ use crate::format::io::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
 use crate::provider::adapters::arrays::decoding::Decoding;
-use crate::provider::adapters::arrays::statistics::CachedStatistics;
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
-use crate::provider::source::CellFormat;
+use crate::provider::source::{CellFormat, ColumnBounds};
 
 /// The maximum number of bytes of a dataset that is read as coordinates.
 const MAX_COORDINATES: u64 = 1 << 30;
@@ -33,6 +32,11 @@ pub(in crate::provider) struct StoredArray {
     grid: ChunkGrid,
     kept_statistics: CachedStatistics,
 }
+
+/// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be
+/// values of the column, then for the case that they are null there.
+#[derive(Debug, Default)]
+pub(super) struct CachedStatistics(pub [OnceLock<Option<Arc<ColumnBounds>>>; 2]);
 
 impl StoredArray {
     /// Creates the array of a dataset. Metadata that does not fit is ignored, with a warning.

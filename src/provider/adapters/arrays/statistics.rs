@@ -4,7 +4,7 @@
 //! statistics therefore apply to the column only if both are null there, or if a chunk has neither.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
@@ -17,7 +17,6 @@ use datafusion::common::{Result, ScalarValue};
 use half::f16;
 
 use crate::format::array::{ChunkStatistics, ChunkSummary, Dtype, ValueIndex};
-
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::Decoding;
@@ -28,11 +27,6 @@ use crate::provider::source::{Availability, ColumnBounds};
 const MAX_CHUNKS: u64 = 256;
 /// The maximum number of chunks of an array whose statistics are cached.
 const MAX_KEPT: u64 = 2 << 20;
-
-/// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be
-/// values of the column, then for the case that they are null there.
-#[derive(Debug, Default)]
-pub(in crate::provider) struct CachedStatistics([OnceLock<Option<Arc<ColumnBounds>>>; 2]);
 
 impl StoredArray {
     /// Returns the availability of zone maps and postings. The first call reads them.

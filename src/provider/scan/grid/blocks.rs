@@ -13,7 +13,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 use crate::grid::{Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
-use crate::provider::planning::pruning::segments;
+use crate::provider::planning::planned_blocks::segments;
 use crate::provider::scan::chunk_walk::ChunkWalk;
 use crate::provider::scan::grid::reader::GridReader;
 use crate::provider::source::{

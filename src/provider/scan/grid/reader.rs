@@ -29,7 +29,7 @@ pub(crate) struct GridReader {
     blocks: GridBlocks,
     columns: Vec<usize>,
     max_rows: u64,
-    /// The number of rows that are tested at once: more than `max_rows` while few of them are kept.
+    /// The number of rows to test at once: more than a batch while few of them are kept.
     tested_rows: u64,
     values: Option<Box<dyn WindowReader>>,
     cells: Option<Cells>,
@@ -105,9 +105,6 @@ impl BlockReader for GridReader {
 
     fn batch(&self, first: u64) -> Range<u64> {
         match &self.cells {
-            Some(cells) if self.tested_rows > self.max_rows => {
-                first..cells.rows().min(first + self.tested_rows)
-            }
             Some(cells) => self.coordinates.batch(cells, first, self.max_rows),
             None => first..first,
         }
@@ -133,13 +130,15 @@ impl BlockReader for GridReader {
         let Some(predicate) = predicate else {
             return Ok(None);
         };
-        let tested_rows = std::mem::replace(&mut self.tested_rows, self.max_rows);
+        let batch = rows.end - rows.start;
+        let end = rows.start.saturating_add(self.tested_rows);
+        let rows = rows.start..end.min(cells.rows()).max(rows.end);
         self.runs.clear();
         cells.runs(rows.clone(), &mut self.runs);
         if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
             return Ok(None);
         }
-        let kept = predicate.evaluate(|column, filter, kept| {
+        let mut kept = predicate.evaluate(|column, filter, kept| {
             // The reader has only the attributes among the columns.
             let before = columns[..column].iter();
             let number = before
@@ -150,11 +149,13 @@ impl BlockReader for GridReader {
             }
             Ok(())
         })?;
-        self.tested_rows = match kept.true_count() as u64 {
-            few if few < self.max_rows / 2 => (2 * tested_rows).min(MAX_TESTED_ROWS),
-            some if some <= self.max_rows => tested_rows,
-            _ => self.max_rows,
-        };
+        let count = kept.true_count();
+        if !is_few(&kept) || count as u64 > 2 * self.max_rows {
+            self.tested_rows = self.max_rows;
+            kept = kept.slice(0, batch as usize);
+        } else if (count as u64) < self.max_rows / 2 {
+            self.tested_rows = (2 * self.tested_rows).min(MAX_TESTED_ROWS);
+        }
         Ok(Some(EvaluatedRows {
             kept,
             rest: predicate.rest.clone(),
@@ -166,7 +167,7 @@ impl BlockReader for GridReader {
             return internal_err!("no block is open");
         };
         // Few rows are gathered; many are read with the rows between them and then filtered.
-        let few = kept.filter(|kept| kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT);
+        let few = kept.filter(|kept| is_few(kept));
         let of_few = few.map(|kept| {
             let kept = kept.values().set_indices();
             kept.map(|row| rows.start + row as u64).collect::<Vec<_>>()
@@ -220,6 +221,11 @@ impl BlockReader for GridReader {
             .map(|values| values.counts())
             .unwrap_or_default()
     }
+}
+
+/// Returns `true` if so few rows are kept that they are gathered.
+fn is_few(kept: &BooleanArray) -> bool {
+    kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT
 }
 
 /// Returns the parts of ascending runs of cells that are kept. `kept` has one value per cell of the
