@@ -117,10 +117,12 @@
 pub mod error;
 pub mod format;
 pub mod grid;
+mod huge_pages;
 pub mod provider;
 
 pub use error::Error;
 pub use format::io::storage::Access;
+pub use huge_pages::HugePages;
 pub use provider::Unpack;
 pub use provider::adapters::create::{CreateArrays, CreateSettings};
 #[cfg(feature = "remote")]

@@ -50,6 +50,9 @@ const TABLES: [(&str, &str, Option<Access>); 5] = [
     ("Parquet", "parquet", None),
 ];
 
+#[global_allocator]
+static ALLOCATOR: tet_sql::HugePages = tet_sql::HugePages;
+
 fn main() -> Result<()> {
     #[cfg(unix)]
     if let Some(path) = probe::asked_for() {

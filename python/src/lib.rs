@@ -28,6 +28,9 @@ mod text;
 
 use pyo3::prelude::*;
 
+#[global_allocator]
+static ALLOCATOR: tet_sql::HugePages = tet_sql::HugePages;
+
 /// The extension module.
 #[pymodule]
 fn _tet_sql(module: &Bound<'_, PyModule>) -> PyResult<()> {

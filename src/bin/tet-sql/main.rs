@@ -44,6 +44,9 @@ use clap::Parser;
 use std::cell::Cell;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: tet_sql::HugePages = tet_sql::HugePages;
+
 fn main() -> ExitCode {
     // Parsed separately, so that help and errors name the command `tet`.
     if std::env::args_os().nth(1).is_some_and(|word| word == "tet") {
