@@ -51,15 +51,13 @@ pub(crate) struct RowFilter {
 }
 
 impl RowFilter {
-    /// Tests the rows of a batch, and perhaps more. Returns the end of the tested rows, and those that
-    /// satisfy the predicate; `None` if no row does.
-    fn apply(&mut self, mut rows: Range<u64>) -> Result<(u64, Option<FilteredRows>)> {
+    /// Returns the rows of a range that satisfy the predicate; `None` if no row does.
+    fn apply(&mut self, rows: Range<u64>) -> Result<Option<FilteredRows>> {
         let mut rest = Some(Arc::clone(&self.predicate));
         let mut kept = None;
         if let Some(evaluated) = self.reader.evaluate(rows.clone(), &self.predicate)? {
-            rows.end = rows.start + evaluated.kept.len() as u64;
             if !evaluated.kept.has_true() {
-                return Ok((rows.end, None));
+                return Ok(None);
             }
             (kept, rest) = (Some(evaluated.kept), evaluated.rest);
         }
@@ -75,7 +73,7 @@ impl RowFilter {
             let batch = batch(&self.schema, columns, count)?;
             let mask = mask(&rest, &batch)?;
             if !mask.has_true() {
-                return Ok((rows.end, None));
+                return Ok(None);
             }
             let keep = FilterBuilder::new(&mask).optimize().build();
             let left = batch.columns().iter();
@@ -86,13 +84,11 @@ impl RowFilter {
                 None => mask,
             });
         }
-        let end = rows.end;
-        let filtered = kept.map(|kept| FilteredRows {
+        Ok(kept.map(|kept| FilteredRows {
             rows,
             kept,
             columns,
-        });
-        Ok((end, filtered))
+        }))
     }
 }
 
@@ -301,7 +297,8 @@ impl Scan {
             if rows.is_empty() {
                 return Ok(self.end_block());
             }
-            (open.next, open.filtered) = filter.apply(rows)?;
+            open.next = rows.end;
+            open.filtered = filter.apply(rows)?;
             if open.filtered.is_none() {
                 return Ok(ScanStep::Working);
             }
@@ -373,11 +370,7 @@ impl Scan {
             self.coalescer.finish_buffered_batch()?;
         }
         self.coalescer.push_batch(batch)?;
-        // Batches of few rows may take long to find.
-        Ok(match self.coalescer.has_completed_batch() {
-            true => ScanStep::Continue,
-            false => ScanStep::Working,
-        })
+        Ok(ScanStep::Continue)
     }
 }
 

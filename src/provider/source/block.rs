@@ -356,9 +356,9 @@ pub trait BlockReader: Send {
     /// reader.
     fn batch(&self, first: u64) -> Range<u64>;
 
-    /// Evaluates a predicate over the columns of the reader on the stored values of the rows of a
-    /// batch, as far as that is faster than on columns. `None` if it is not. If few rows satisfy the
-    /// predicate, the result may include rows after the batch. Every call has the same predicate.
+    /// Evaluates a predicate over the columns of the reader on the stored values of some rows, as
+    /// far as that is faster than on columns. `None` if it is not. Every call has the same
+    /// predicate.
     fn evaluate(
         &mut self,
         _rows: Range<u64>,
@@ -378,8 +378,7 @@ pub trait BlockReader: Send {
 /// The result of [`BlockReader::evaluate`].
 #[derive(Debug)]
 pub struct EvaluatedRows {
-    /// One value per row, from the first row of the batch on, without nulls: `true` if the row satisfies the
-    /// predicate but for `rest`.
+    /// One value per row, without nulls: `true` if the row satisfies the predicate but for `rest`.
     pub kept: BooleanArray,
     /// The part of the predicate that was not evaluated; `None` if all of it was.
     pub rest: Option<Arc<dyn PhysicalExpr>>,

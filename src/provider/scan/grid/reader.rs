@@ -18,19 +18,17 @@ use crate::provider::source::{
 
 /// Cells are tested as stored if there are at least this many in a run on average.
 const MIN_CELLS_PER_RUN: u64 = 32;
-/// Columns are gathered row by row if at most one row in this many is kept.
+/// The number of rows that are tested at once, if a batch has fewer: their cells stay in the cache until they
+/// are read, and are many enough to be tested as several streams.
+const TESTED_ROWS: u64 = 1 << 16;
+/// Values are gathered row by row if at most one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
-/// The maximum number of rows that are tested at once. A longer batch of cells would not stay in the
-/// cache until the kept ones are gathered.
-const MAX_TESTED_ROWS: u64 = 1 << 18;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
     blocks: GridBlocks,
     columns: Vec<usize>,
     max_rows: u64,
-    /// The number of rows to test at once: more than a batch while few of them are kept.
-    tested_rows: u64,
     values: Option<Box<dyn WindowReader>>,
     cells: Option<Cells>,
     coordinates: CoordinateColumns,
@@ -38,6 +36,8 @@ pub(crate) struct GridReader {
     /// The predicate of [`BlockReader::evaluate`] as filters of cells, once it was called; `None`
     /// inside if there are none.
     predicate: Option<Option<CellPredicate>>,
+    /// Rows that were tested, and those among them that satisfy the predicate.
+    tested: Option<(Range<u64>, BooleanArray)>,
     options: ReadOptions,
 }
 
@@ -59,12 +59,12 @@ impl GridReader {
             blocks: blocks.clone(),
             columns: columns.to_vec(),
             max_rows: max_rows as u64,
-            tested_rows: max_rows as u64,
             values,
             cells: None,
             coordinates: CoordinateColumns::default(),
             runs: Vec::new(),
             predicate: None,
+            tested: None,
             options: *options,
         })
     }
@@ -89,6 +89,7 @@ impl BlockReader for GridReader {
         }
         self.coordinates.open(&cells);
         self.cells = Some(cells);
+        self.tested = None;
         Ok(())
     }
 
@@ -130,32 +131,37 @@ impl BlockReader for GridReader {
         let Some(predicate) = predicate else {
             return Ok(None);
         };
-        let batch = rows.end - rows.start;
-        let end = rows.start.saturating_add(self.tested_rows);
-        let rows = rows.start..end.min(cells.rows()).max(rows.end);
-        self.runs.clear();
-        cells.runs(rows.clone(), &mut self.runs);
-        if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
-            return Ok(None);
-        }
-        let mut kept = predicate.evaluate(|column, filter, kept| {
-            // The reader has only the attributes among the columns.
-            let before = columns[..column].iter();
-            let number = before
-                .filter(|column| **column >= grid.axes().len())
-                .count();
-            for run in &self.runs {
-                filter.test(values.cells(number, run.clone())?, kept);
+        let is_within = |(tested, _): &&(Range<u64>, BooleanArray)| {
+            tested.start <= rows.start && rows.end <= tested.end
+        };
+        let (tested, kept) = match self.tested.as_ref().filter(is_within) {
+            Some(known) => known,
+            None => {
+                self.runs.clear();
+                cells.runs(rows.clone(), &mut self.runs);
+                if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
+                    return Ok(None);
+                }
+                let end = rows.start.saturating_add(TESTED_ROWS).min(cells.rows());
+                let tested = rows.start..end.max(rows.end);
+                self.runs.clear();
+                cells.runs(tested.clone(), &mut self.runs);
+                let kept = predicate.evaluate(|column, filter, kept| {
+                    // The reader has only the attributes among the columns.
+                    let before = columns[..column].iter();
+                    let number = before
+                        .filter(|column| **column >= grid.axes().len())
+                        .count();
+                    for run in &self.runs {
+                        filter.test(values.cells(number, run.clone())?, kept);
+                    }
+                    Ok(())
+                })?;
+                self.tested.insert((tested, kept))
             }
-            Ok(())
-        })?;
-        let count = kept.true_count();
-        if !is_few(&kept) || count as u64 > 2 * self.max_rows {
-            self.tested_rows = self.max_rows;
-            kept = kept.slice(0, batch as usize);
-        } else if (count as u64) < self.max_rows / 2 {
-            self.tested_rows = (2 * self.tested_rows).min(MAX_TESTED_ROWS);
-        }
+        };
+        let first = (rows.start - tested.start) as usize;
+        let kept = kept.slice(first, (rows.end - rows.start) as usize);
         Ok(Some(EvaluatedRows {
             kept,
             rest: predicate.rest.clone(),
@@ -166,12 +172,8 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return internal_err!("no block is open");
         };
-        // Few rows are gathered; many are read with the rows between them and then filtered.
-        let few = kept.filter(|kept| is_few(kept));
-        let of_few = few.map(|kept| {
-            let kept = kept.values().set_indices();
-            kept.map(|row| rows.start + row as u64).collect::<Vec<_>>()
-        });
+        // Values of few rows are gathered; those of many rows are read whole and then filtered.
+        let few = kept.filter(|kept| kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT);
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
@@ -181,7 +183,7 @@ impl BlockReader for GridReader {
             }
             values = reader.read(&self.runs)?;
         }
-        let filter = kept.filter(|_| few.is_none()).map(|kept| {
+        let filter = kept.map(|kept| {
             let mut filter = FilterBuilder::new(kept);
             if self.columns.len() > 1 {
                 filter = filter.optimize();
@@ -192,24 +194,24 @@ impl BlockReader for GridReader {
         let axes = self.blocks.grid().axes();
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            let all = match (axes.get(*column), &of_few) {
-                (Some(axis), Some(few)) => {
-                    cells.coordinates_of(*column, axis.coordinates()?, few)?
-                }
-                (Some(axis), None) => {
+            let (all, is_filtered) = match axes.get(*column) {
+                Some(axis) => {
                     let coordinates = axis.coordinates()?;
-                    let (rows, max_rows) = (rows.clone(), self.max_rows);
-                    self.coordinates
-                        .column(cells, *column, coordinates, rows, max_rows)?
+                    let rows = rows.clone();
+                    let max_rows = self.max_rows;
+                    let all =
+                        self.coordinates
+                            .column(cells, *column, coordinates, rows, max_rows)?;
+                    (all, false)
                 }
-                (None, _) => match values.next() {
-                    Some(values) => values,
+                None => match values.next() {
+                    Some(values) => (values, few.is_some()),
                     None => return internal_err!("a window reader gave too few attributes"),
                 },
             };
             columns.push(match &filter {
-                Some(filter) => filter.filter(&all)?,
-                None => all,
+                Some(filter) if !is_filtered => filter.filter(&all)?,
+                _ => all,
             });
         }
         Ok(columns)
@@ -221,11 +223,6 @@ impl BlockReader for GridReader {
             .map(|values| values.counts())
             .unwrap_or_default()
     }
-}
-
-/// Returns `true` if so few rows are kept that they are gathered.
-fn is_few(kept: &BooleanArray) -> bool {
-    kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT
 }
 
 /// Returns the parts of ascending runs of cells that are kept. `kept` has one value per cell of the

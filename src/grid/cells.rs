@@ -2,9 +2,6 @@
 //! turned, by arithmetic, into runs of contiguous cells and into coordinates along each axis; rows
 //! are never materialized.
 
-mod coordinate_columns;
-mod positions;
-
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,14 +10,11 @@ use arrow::compute::take;
 use arrow::datatypes::ArrowPrimitiveType;
 use arrow::error::ArrowError;
 
-use crate::grid::cells::positions::Positions;
 use crate::grid::chunk_grid::Window;
 use crate::grid::coordinates::Coordinates;
 use crate::grid::index_set::IndexSet;
 use crate::grid::selection::Selection;
 use crate::grid::steps::collect_steps;
-
-pub use coordinate_columns::CoordinateColumns;
 
 /// The selected cells of a [`Window`]. They are the rows of the window, numbered in row-major
 /// order.
@@ -178,26 +172,6 @@ impl Cells {
                         take(values, &UInt64Array::from(positions), None)
                     }
                 )
-            }
-        }
-    }
-
-    /// Returns the coordinates along `axis` of some rows, in ascending order.
-    pub fn coordinates_of(
-        &self,
-        axis: usize,
-        coordinates: &Coordinates,
-        rows: &[u64],
-    ) -> Result<ArrayRef, ArrowError> {
-        let origin = self.origin[axis];
-        let positions = Positions::new(self, axis, rows);
-        match coordinates {
-            Coordinates::Steps(steps) => Ok(collect_steps!(steps, at => {
-                positions.map(|position| at(origin + position)).collect::<Vec<_>>()
-            })),
-            Coordinates::Values(values) => {
-                let values = values.slice(origin as usize, self.sets[axis].length() as usize);
-                take(&values, &UInt64Array::from_iter_values(positions), None)
             }
         }
     }
@@ -437,19 +411,6 @@ mod tests {
                                 let dated: Vec<_> =
                                     positions.iter().map(|p| *p as i32 + 20).collect();
                                 assert_eq!(days, dated);
-                                let some: Vec<_> = rows.clone().step_by(3).collect();
-                                let of_some = UInt64Array::from_iter_values(
-                                    some.iter().map(|row| row - rows.start),
-                                );
-                                let index = Coordinates::Steps(steps(10));
-                                let text = Coordinates::Values(Arc::clone(&labels));
-                                for coordinates in [index, text] {
-                                    let all = cells.coordinates(axis, &coordinates, rows.clone());
-                                    assert_eq!(
-                                        &cells.coordinates_of(axis, &coordinates, &some).unwrap(),
-                                        &take(&all.unwrap(), &of_some, None).unwrap()
-                                    );
-                                }
                             }
                         }
                     }
