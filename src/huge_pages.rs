@@ -1,19 +1,17 @@
-//! [`HugePages`]: an allocator for the results of many groups.
+//! [`HugePages`], a global allocator that asks Linux for huge pages.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The minimum number of bytes of an allocation that asks for huge pages.
+/// The minimum size in bytes of an allocation that asks for huge pages.
 const LARGE: usize = 4 << 20;
-/// The size of a huge page.
-#[cfg(target_os = "linux")]
-const PAGE: usize = 2 << 20;
 
-/// The system's allocator, which asks Linux for huge pages for allocations of 4 MiB and more.
+/// The system allocator. It asks Linux for huge pages for allocations of at least 4 MiB.
 ///
-/// The results of a million groups, and the rows made from them, are such allocations, and each is used once.
-/// In virtual machines, touching their pages of 4 KiB for the first time takes up to a fifth of a query.
-/// `tet-sql` and the Python package use this allocator; an application that embeds the library may do so, too.
-/// It has no effect where `/sys/kernel/mm/transparent_hugepage/enabled` is `never`, and on other systems.
+/// An aggregate with a million groups allocates buffers of this size and uses each of them once. With
+/// pages of 4 KiB, the first touch of every page takes up to a fifth of such a query in a virtual
+/// machine. `tet-sql` and the Python package use this allocator. You can use it in your own program, as
+/// below. It has no effect on other systems, or where `/sys/kernel/mm/transparent_hugepage/enabled` is
+/// `never`. Memory that is allocated but only partly used counts in units of 2 MiB.
 ///
 /// ```
 /// #[global_allocator]
@@ -23,15 +21,24 @@ const PAGE: usize = 2 << 20;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HugePages;
 
-/// Asks for huge pages for the part of an allocation that consists of whole ones.
+/// Asks for huge pages for the pages of an allocation.
 fn advise(start: *mut u8, size: usize) {
     #[cfg(target_os = "linux")]
     if size >= LARGE && !start.is_null() {
-        let before = start.align_offset(PAGE);
-        let whole = size.saturating_sub(before) / PAGE * PAGE;
-        // SAFETY: the range lies within the allocation. The advice changes no contents, and whether the kernel
-        // follows it makes no difference but in speed.
-        unsafe { libc::madvise(start.add(before).cast(), whole, libc::MADV_HUGEPAGE) };
+        // SAFETY: the call has no preconditions.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        // Whole pages, because `realloc` copies a mapping of which only a part is advised.
+        let before = start.addr() % page;
+        let length = (before + size).next_multiple_of(page);
+        // SAFETY: the range consists of the pages of the allocation. Advice changes no contents, and a neighbour
+        // on the first or last page gets the same advice.
+        unsafe {
+            libc::madvise(
+                start.wrapping_sub(before).cast(),
+                length,
+                libc::MADV_HUGEPAGE,
+            )
+        };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (start, size, LARGE);
@@ -78,15 +85,18 @@ mod tests {
                 // SAFETY: the layout is not empty, and all accesses are within its bounds.
                 unsafe {
                     let start = HugePages.alloc_zeroed(layout);
+                    assert!(!start.is_null());
                     assert_eq!(start.align_offset(align), 0);
                     let bytes = std::slice::from_raw_parts_mut(start, size);
                     assert!(bytes.iter().all(|byte| *byte == 0));
                     bytes[size - 1] = 7;
                     let start = HugePages.realloc(start, layout, 3 * size);
+                    assert!(!start.is_null());
                     assert_eq!(*start.add(size - 1), 7);
                     let layout = Layout::from_size_align(3 * size, align).unwrap();
                     HugePages.dealloc(start, layout);
                     let start = HugePages.alloc(layout);
+                    assert!(!start.is_null());
                     start.write_bytes(1, 3 * size);
                     HugePages.dealloc(start, layout);
                 }

@@ -33,8 +33,8 @@ class Reading:
         """Sums up the metrics of the operators of a plan."""
         reading = cls()
         for operator in operators:
-            count: Callable[[str], int] = lambda name: operator["metrics"].get(name, 0)
             metrics = operator["metrics"]
+            count: Callable[[str], int] = lambda name: metrics.get(name, 0)
             pruned = sum(value for name, value in metrics.items() if name.startswith("chunks_pruned_by_"))
             pruned_late = count("chunks_pruned_by_dynamic_filter")
             reading.wanted += max(0, count("chunks_total") - (pruned - pruned_late))

@@ -9,7 +9,7 @@ use crate::grid::reduce::kernel_input::prefetch;
 
 /// The number of cells that are tested at once: one word of bits.
 const WORD: usize = 64;
-/// The number of streams that the cells are read as. Memory is slower to read as one.
+/// The number of streams in which cells are read. Several streams use more of the memory bandwidth than one.
 const STREAMS: usize = 4;
 /// The prefetch distance in bytes, from the cells being tested to the cells being fetched from memory.
 const AHEAD: usize = 2048;
@@ -92,15 +92,15 @@ fn test_all<C: Cell>(
 ) {
     let (bits, _) = bits.as_chunks_mut::<{ size_of::<u64>() }>();
     let (words, rest) = cells.as_chunks::<WORD>();
-    let share = words.len() / STREAMS;
-    for number in 0..share {
+    let words_per_stream = words.len() / STREAMS;
+    for index in 0..words_per_stream {
         for stream in 0..STREAMS {
-            let number = stream * share + number;
-            bits[number] = test_some(&words[number], within, fill, keeps_others);
+            let index = stream * words_per_stream + index;
+            bits[index] = test_some(&words[index], within, fill, keeps_others);
         }
     }
-    for number in STREAMS * share..words.len() {
-        bits[number] = test_some(&words[number], within, fill, keeps_others);
+    for index in STREAMS * words_per_stream..words.len() {
+        bits[index] = test_some(&words[index], within, fill, keeps_others);
     }
     if !rest.is_empty() {
         bits[words.len()] = test_some(rest, within, fill, keeps_others);

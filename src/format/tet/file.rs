@@ -326,6 +326,7 @@ impl TetFile {
         })
     }
 
+    /// Returns the parts of the file that its statistics are checked against.
     pub(crate) fn described(&self) -> DescribedFile<'_> {
         DescribedFile {
             datasets: self.datasets(),

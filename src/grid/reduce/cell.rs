@@ -14,8 +14,8 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
     const HIGHEST: Self;
     /// `true` if the type has NaN.
     const HAS_NAN: bool;
-    /// The bits that differ between a number and its opposite in the reversed order: all bits of integers,
-    /// the sign of floating-point numbers.
+    /// A mask that reverses the order: `a < b` exactly if `a ^ REVERSAL > b ^ REVERSAL`. All bits of integers, the
+    /// sign bit of floating-point numbers.
     const REVERSAL: Self;
 
     /// A counter of up to 65,535 cells. It is as wide as a cell where that suffices, so that a
@@ -31,7 +31,7 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
     /// Returns the number with the bit pattern in the low bits of `pattern`.
     fn from_pattern(pattern: u64) -> Self;
 
-    /// Returns the number with the bits that are set in one of both numbers only.
+    /// Returns the bitwise XOR of both numbers.
     fn xor(self, other: Self) -> Self;
 
     /// Returns `true` if both numbers have the same bits.

@@ -33,7 +33,7 @@ impl<C: Cell> Extremes<'_, C> {
         Order { keep, reversal }
     }
 
-    /// Updates consecutive groups, each by its largest reversed cell.
+    /// Updates consecutive groups from `group` on. `largest` has the largest reversed cell of each.
     #[inline(always)]
     pub fn update(&mut self, group: usize, largest: &[C]) {
         let reversal = self.reversal;
@@ -56,7 +56,7 @@ fn larger<C: Cell>(cell: C, before: C) -> C {
     if cell > before { cell } else { before }
 }
 
-/// The cells that are compared, and in which order.
+/// The order of comparison, and the cells that are skipped.
 #[derive(Debug, Clone, Copy)]
 struct Order<C, K> {
     keep: K,
@@ -69,14 +69,11 @@ impl<C: Cell, K: Keep<C>> Order<C, K> {
     fn larger(self, bytes: C::Bytes, before: C) -> C {
         let cell = C::load(bytes);
         let reversed = cell.xor(self.reversal);
-        if K::KEEPS_NUMBERS || self.keep.keeps(cell) {
-            larger(reversed, before)
-        } else {
-            larger(C::LOWEST, before)
-        }
+        let is_kept = K::KEEPS_NUMBERS || self.keep.keeps(cell);
+        larger(if is_kept { reversed } else { C::LOWEST }, before)
     }
 
-    /// Compares as many cells as there are in `found`.
+    /// Updates each element of `found` with the cell at the same index.
     #[inline(always)]
     fn look(self, cells: &[C::Bytes; WIDTH], ahead: usize, found: &mut [C; WIDTH]) {
         prefetch(cells, ahead);

@@ -129,6 +129,7 @@ impl Channels {
         Ok(found)
     }
 
+    /// Returns the authorization header, or `None` without a token.
     fn token(&self) -> Result<Option<HeaderValue>> {
         let token = self.access.token();
         let token = token.map(|token| format!("Bearer {token}").parse());
@@ -183,7 +184,7 @@ impl Channels {
         answers.into_iter().flatten().collect()
     }
 
-    /// Returns how much a worker has read of a query, or `None` if the worker does not answer.
+    /// Returns a worker's counts for a query; `None` if the worker does not answer.
     pub async fn progress(&self, worker: &Url, query: Uuid) -> Option<Counts> {
         let (channel, token) = (self.access.channel(worker)?, self.token().ok()?);
         let mut client = tonic::client::Grpc::new(Authorized { channel, token });

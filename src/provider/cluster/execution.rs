@@ -54,7 +54,7 @@ pub(super) struct ClusterExec {
     subqueries: Option<ScalarSubqueryResults>,
     /// The plan of the first execution, with the metrics of all tasks.
     executed: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
-    /// The metrics of the tasks that run.
+    /// The counts of the running tasks.
     progress: Arc<Progress>,
 }
 
@@ -175,8 +175,8 @@ impl ExecutionPlan for ClusterExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
-    /// What the tasks had read when the workers were last asked. Once the query has ended, the operators of
-    /// the tasks have metrics.
+    /// Returns the last counts of the workers while the query runs. Afterwards the children have the metrics of
+    /// all tasks.
     fn metrics(&self) -> Option<MetricsSet> {
         match self.executed.get() {
             None => Some(self.progress.metrics()),
@@ -244,7 +244,7 @@ impl Run {
         let mut rows = running.execute(0, context)?;
         let following = self.follow(workers, query)?;
         let first = rows.next().await.transpose()?;
-        let (executed, progress) = (Arc::clone(&self.executed), Arc::clone(&self.progress));
+        let executed = Arc::clone(&self.executed);
         let end = async move {
             drop(following);
             let plan = rewrite_distributed_plan_with_metrics(
@@ -257,7 +257,6 @@ impl Run {
                 // Only the first execution of a plan is shown.
                 let _ = executed.set(Arc::clone(plan));
             }
-            progress.clear();
             None
         };
         let schema = rows.schema();
@@ -267,10 +266,10 @@ impl Run {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 
-    /// Asks the workers for the progress of the query until the returned task is dropped. The thread of
-    /// the query may be busy.
+    /// Asks the workers for the progress of the query until the returned task is dropped. The task runs on the
+    /// runtime of the connections, because decoding may occupy the threads of the query.
     fn follow(&self, mut workers: Vec<Url>, query: Uuid) -> Result<SpawnedTask<()>> {
-        // A worker answers for all of its tasks.
+        // One answer covers all tasks of a worker, which may be listed twice.
         workers.sort_unstable();
         workers.dedup();
         let (progress, channels) = (Arc::clone(&self.progress), self.channels.clone());
@@ -323,7 +322,7 @@ fn restarted(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     replace_children_if_necessary(Arc::clone(plan), children)?.reset_state()
 }
 
-/// Returns the plan with a new identifier of the query in its stages: workers know tasks by it.
+/// Returns the plan with this query id in all of its stages. Workers identify tasks by it.
 fn with_id(plan: &Arc<dyn ExecutionPlan>, query: Uuid) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = Arc::clone(plan).transform_up(|node| {
         let Some(boundary) = node.as_network_boundary() else {

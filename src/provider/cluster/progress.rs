@@ -1,7 +1,7 @@
 //! The progress of tasks: a coordinator asks its workers how much of a query they have read.
 //!
-//! datafusion-distributed sends the metrics of a task when the whole query has ended. Until then, it
-//! tells the number of rows only, which for aggregates is zero.
+//! datafusion-distributed sends the metrics of a task when the whole query has ended. Until then it
+//! reports only row counts, which are zero for aggregates.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,16 +21,17 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use uuid::Uuid;
 
-/// The interval at which workers are asked. Most queries end before.
+/// The interval at which workers are asked. Most queries end before the first request.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The maximum time to wait for answers.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The header of all requests of a query, with the identifier of the query.
 const HEADER: HeaderName = HeaderName::from_static("x-tet-sql-query");
-/// A method in the service of the workers, which has no other of this name.
+/// The path of the gRPC method. It is added to the service of datafusion-distributed, which has no method of
+/// this name.
 pub(super) const METHOD: &str = "/worker.WorkerService/GetProgress";
 
-/// Returns the header that tells workers the query of a task.
+/// Returns the header that tells a worker to which query a task belongs.
 pub(super) fn header(query: Uuid) -> Option<(HeaderName, HeaderValue)> {
     let query = HeaderValue::try_from(query.to_string());
     query.ok().map(|query| (HEADER, query))
@@ -51,15 +52,14 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds the metrics of all scans in a plan.
+    /// Adds the progress metrics of all operators of a plan.
     fn add(&mut self, plan: &dyn ExecutionPlan) {
         for metric in plan.metrics().iter().flat_map(MetricsSet::iter) {
             if let MetricValue::Count { name, count } = metric.value()
                 && is_progress(name)
             {
                 let total = self.of_metrics.entry(name.to_string()).or_default();
-                // Wraps as sums of metrics do, so that differences of unknown totals are right.
-                *total = total.wrapping_add(count.value() as u64);
+                *total = total.saturating_add(count.value() as u64);
             }
         }
         for child in plan.children() {
@@ -84,7 +84,7 @@ struct RunningTask {
 }
 
 impl RunningTasks {
-    /// Adds a task that came with these headers. It is forgotten when its plan is dropped.
+    /// Adds a task with the headers of its request. A task whose plan was dropped is removed by the next call.
     pub fn add(&self, headers: &HeaderMap, plan: &Arc<dyn ExecutionPlan>) {
         let query = headers.get(HEADER).and_then(|query| query.to_str().ok());
         if let Some(query) = query.and_then(|query| query.parse().ok()) {
@@ -119,7 +119,7 @@ impl UnaryService<Query> for RunningTasks {
     }
 }
 
-/// The service of a worker, which also tells the progress of its tasks.
+/// The service of a worker, extended by [`METHOD`].
 #[derive(Debug, Clone)]
 pub(super) struct WithProgress<S> {
     pub tasks: RunningTasks,
@@ -156,35 +156,32 @@ impl<S: NamedService> NamedService for WithProgress<S> {
     const NAME: &'static str = S::NAME;
 }
 
-/// How much each worker has read of a query, as far as the coordinator knows.
+/// The last counts of each worker for a query.
 #[derive(Debug, Default)]
 pub(super) struct Progress(Mutex<Vec<Counts>>);
 
 impl Progress {
-    /// Asks the workers again and again, each by its number. Workers that do not answer keep their counts.
+    /// Asks all workers every [`INTERVAL`] until the future is dropped. `ask` takes the index of a worker. A worker
+    /// that does not answer keeps its last counts.
     pub async fn follow<F>(&self, workers: usize, ask: impl Fn(usize) -> F)
     where
         F: Future<Output = Option<Counts>>,
     {
         *self.counts() = vec![Counts::default(); workers];
-        loop {
-            tokio::time::sleep(INTERVAL).await;
-            let answers = (0..workers).map(|worker| tokio::time::timeout(PATIENCE, ask(worker)));
-            let answers = futures::future::join_all(answers).await;
-            for (counts, answer) in self.counts().iter_mut().zip(answers) {
-                if let Ok(Some(answer)) = answer {
+        let ask = &ask;
+        let followed = (0..workers).map(|worker| async move {
+            loop {
+                tokio::time::sleep(INTERVAL).await;
+                let answer = tokio::time::timeout(PATIENCE, ask(worker)).await;
+                if let (Ok(Some(answer)), Some(counts)) = (answer, self.counts().get_mut(worker)) {
                     *counts = answer;
                 }
             }
-        }
+        });
+        futures::future::join_all::<_>(followed).await;
     }
 
-    /// Forgets the counts of a query that has ended.
-    pub fn clear(&self) {
-        self.counts().clear();
-    }
-
-    /// Returns the sums over all workers.
+    /// Returns the counts of all workers, as one metric per worker and name.
     pub fn metrics(&self) -> MetricsSet {
         let mut metrics = MetricsSet::new();
         for (name, value) in self.counts().iter().flat_map(|counts| &counts.of_metrics) {

@@ -9,7 +9,7 @@ use crate::grid::IndexSet;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{BlockList, GridSelection, RowCount};
 
-/// The number of blocks that are handled at a time.
+/// The maximum number of blocks in a segment.
 const SEGMENT: usize = 32 << 10;
 
 /// The blocks of a list that a scan reads, in the order in which it reads them.
@@ -213,7 +213,7 @@ impl PlannedBlocks {
     }
 }
 
-/// Splits the range `0..count` into ranges of at most [`SEGMENT`] numbers.
+/// Splits the range `0..count` into ranges of at most [`SEGMENT`] ordinals.
 pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
     (0..count)
         .step_by(SEGMENT)

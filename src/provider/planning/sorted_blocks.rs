@@ -8,8 +8,7 @@ use arrow::compute::{SortOptions, concat};
 use datafusion::common::Result;
 
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::planned_blocks::PlannedBlocks;
-use crate::provider::planning::planned_blocks::segments;
+use crate::provider::planning::planned_blocks::{PlannedBlocks, segments};
 
 /// The maximum number of blocks that are sorted.
 const MAX_BLOCKS: u64 = 1 << 17;

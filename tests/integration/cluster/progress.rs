@@ -1,4 +1,4 @@
-//! While tasks run, the coordinator knows what they have read.
+//! Progress of running tasks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn total(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_query_tells_what_its_tasks_have_read() {
+async fn a_running_query_reports_what_its_tasks_have_read() {
     let (_folder, ctx, workers) = cluster(2).await;
     workers.join(&ctx).await;
     let sql = "SELECT time, value FROM a WHERE time < 6";
@@ -26,7 +26,7 @@ async fn a_running_query_tells_what_its_tasks_have_read() {
     let mut rows = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
     rows.next().await.unwrap().unwrap();
 
-    // The query does not end before its rows are taken.
+    // The query cannot end while rows are left to take.
     let started = Instant::now();
     while total(&plan, "chunks_read") < 12 && started.elapsed() < Duration::from_secs(20) {
         tokio::time::sleep(Duration::from_millis(50)).await;

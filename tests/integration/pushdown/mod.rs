@@ -8,4 +8,5 @@ pub mod scans;
 mod shared_reads;
 mod sorted_scans;
 pub mod sparse;
+mod sparse_filters;
 pub mod steps;

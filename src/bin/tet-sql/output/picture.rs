@@ -62,7 +62,7 @@ pub fn write(chart: &Chart, path: &Path) -> Result<(), Failure> {
     chart.write(path).map_err(Failure::message)
 }
 
-/// Draws a chart for standard output.
+/// Returns a chart as text, sized for standard output.
 pub fn draw(chart: &Chart) -> String {
     let variable = |name: &str| std::env::var(name).ok();
     let size = match terminal::is_output() {

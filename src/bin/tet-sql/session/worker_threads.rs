@@ -69,7 +69,7 @@ impl Cancellation {
         self.take_bar();
     }
 
-    /// Stores a progress bar, which disappears when it is dropped, in place of the previous one. Drops it at once if the work was
+    /// Shows a progress bar until it is dropped: when it is replaced or taken, or at once if the work was
     /// cancelled.
     pub fn put_bar(&self, bar: impl Debug + Send + 'static) {
         let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);

@@ -111,13 +111,12 @@ impl Reading {
     }
 }
 
-/// Returns the sum of all metrics whose names begin with `prefix`. It wraps as sums of one metric do.
+/// Returns the sum of all metrics whose names begin with `prefix`.
 fn count_of(metrics: &MetricsSet, prefix: &str) -> usize {
-    let matching = metrics.iter().map(|metric| metric.value());
-    let matching = matching.filter(|value| value.name().starts_with(prefix));
-    matching
-        .map(MetricValue::as_usize)
-        .fold(0, usize::wrapping_add)
+    let values = metrics.iter().map(|metric| metric.value());
+    let matching = values.filter(|value| value.name().starts_with(prefix));
+    let counts = matching.map(MetricValue::as_usize);
+    counts.fold(0, usize::saturating_add)
 }
 
 /// Formats a number with commas between thousands.

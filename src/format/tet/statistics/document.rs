@@ -116,7 +116,7 @@ impl Failure {
 }
 
 impl<'a> Document<'a> {
-    /// The document at a region of a file, to which `field` of the footer refers.
+    /// Returns the document in this region of a file. `field` is the footer field that names the region, for errors.
     ///
     /// # Errors
     /// Fails if the region exceeds the file.
@@ -138,7 +138,7 @@ impl<'a> Document<'a> {
         })
     }
 
-    /// A whole file that describes the file beside it.
+    /// Returns the document that fills `storage`, a file beside the described one.
     pub fn beside(storage: Storage, seal: Seal) -> Self {
         Self {
             range: 0..storage.length(),

@@ -27,7 +27,7 @@ pub struct ValuePostings {
 }
 
 impl ValuePostings {
-    /// Reads the postings of a file, and checks them.
+    /// Reads and checks the value postings of `file`.
     pub(crate) fn read(
         document: &Document<'_>,
         file: DescribedFile<'_>,

@@ -62,7 +62,7 @@ impl ChunkStatistics for ZoneMaps {
 }
 
 impl ZoneMaps {
-    /// Reads the zone maps of a file, and checks them.
+    /// Reads and checks the zone maps of `file`.
     pub(crate) fn read(
         document: &Document<'_>,
         file: DescribedFile<'_>,

@@ -23,8 +23,8 @@ const MAX_BYTES: usize = 64 << 20;
 
 /// The build side of a lookup join whose probe side is divided among tasks.
 ///
-/// [`ClusterExec`](crate::provider::cluster::execution::ClusterExec) runs the input once, in the coordinator, and every task
-/// receives its rows, as a table in memory:
+/// [`ClusterExec`](crate::provider::cluster::execution::ClusterExec) runs the input once, in the
+/// coordinator, and every task receives its rows, as a table in memory:
 ///
 /// ```text
 /// planned                          encoded for each task

@@ -18,9 +18,9 @@ use crate::provider::source::{
 
 /// Cells are tested as stored if there are at least this many in a run on average.
 const MIN_CELLS_PER_RUN: u64 = 32;
-/// The number of rows that are tested at once, if a batch has fewer: their cells stay in the cache until they
-/// are read, and are many enough to be tested as several streams.
-const TESTED_ROWS: u64 = 1 << 16;
+/// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
+/// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
+const MIN_TESTED_ROWS: u64 = 1 << 16;
 /// Values are gathered row by row if at most one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
 
@@ -36,7 +36,8 @@ pub(crate) struct GridReader {
     /// The predicate of [`BlockReader::evaluate`] as filters of cells, once it was called; `None`
     /// inside if there are none.
     predicate: Option<Option<CellPredicate>>,
-    /// Rows that were tested, and those among them that satisfy the predicate.
+    /// The range of rows tested last, and a mask of the rows in it that pass the cell filters, without the rest of
+    /// the predicate.
     tested: Option<(Range<u64>, BooleanArray)>,
     options: ReadOptions,
 }
@@ -142,7 +143,7 @@ impl BlockReader for GridReader {
                 if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
                     return Ok(None);
                 }
-                let end = rows.start.saturating_add(TESTED_ROWS).min(cells.rows());
+                let end = rows.start.saturating_add(MIN_TESTED_ROWS).min(cells.rows());
                 let tested = rows.start..end.max(rows.end);
                 self.runs.clear();
                 cells.runs(tested.clone(), &mut self.runs);
