@@ -48,7 +48,7 @@ const NOT_RUN: [(&str, &str, usize); 24] = [
     ("docs/python.md", "python", 14),
     ("docs/python.md", "sh,ignore", 1),
     // Documentation tests.
-    ("docs/embedding.md", "rust", 7),
+    ("docs/embedding.md", "rust", 8),
     // A dependency in a manifest.
     ("docs/embedding.md", "toml", 1),
     // The benchmark, which takes long.
