@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 /// The interval at which workers are asked. Most queries end before the first request.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The maximum time to wait for answers.
+/// The maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The header of all requests of a query, with the identifier of the query.
 const HEADER: HeaderName = HeaderName::from_static("x-tet-sql-query");
@@ -178,7 +178,7 @@ impl Progress {
                 }
             }
         });
-        futures::future::join_all::<_>(followed).await;
+        futures::future::join_all(followed).await;
     }
 
     /// Returns the counts of all workers, as one metric per worker and name.

@@ -4,9 +4,11 @@
 //! arrays. `row_formats` wraps the formats of DataFusion.
 
 mod arrays;
+mod background;
 #[cfg(feature = "tatami")]
 mod documents;
 mod format;
+mod lineage;
 mod options;
 mod row_formats;
 #[cfg(feature = "tiledb")]

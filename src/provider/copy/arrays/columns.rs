@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, plan_err};
 
-use crate::provider::copy::arrays::lineage::Origin;
+use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::source::{DATASET, DIMENSION};
 

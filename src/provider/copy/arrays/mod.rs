@@ -18,7 +18,6 @@ pub(super) mod axes;
 mod chunk_lookup;
 pub(super) mod columns;
 mod dataset_metadata;
-pub(super) mod lineage;
 mod measure;
 pub(super) mod sink;
 mod spool;

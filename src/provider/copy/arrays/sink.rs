@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -26,10 +25,11 @@ use crate::provider::copy::arrays::axes::AxisBuilder;
 use crate::provider::copy::arrays::chunk_lookup::ChunkLookup;
 use crate::provider::copy::arrays::columns::Columns;
 use crate::provider::copy::arrays::dataset_metadata::{attribute_of, carried};
-use crate::provider::copy::arrays::lineage::Origin;
 use crate::provider::copy::arrays::measure::Measure;
 use crate::provider::copy::arrays::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::arrays::target::{AxisStorage, chunk_shape};
+use crate::provider::copy::background::{CancelOnDrop, in_background};
+use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 
 /// The max memory for encoded rows in bytes. The pool may grant less.
@@ -220,24 +220,6 @@ impl DataSink for ArraySink {
         })
         .await?;
         Ok(count)
-    }
-}
-
-/// Runs work that takes long outside of the threads that run the query.
-pub async fn in_background<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = SpawnedTask::spawn_blocking(work).await;
-    done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
-}
-
-/// Cancels the writing thread when the statement's future is dropped. A blocking thread cannot be
-/// aborted from outside.
-pub struct CancelOnDrop(pub Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -20,7 +20,7 @@ use futures::StreamExt;
 use crate::error::Error;
 use crate::format::tatami::search::SegmentBuilder;
 use crate::format::tatami::{ColumnType, SEARCH_COLUMNS_KEY, Schema, TatamiWriter, WriterOptions};
-use crate::provider::copy::arrays::sink::{CancelOnDrop, in_background};
+use crate::provider::copy::background::{CancelOnDrop, in_background};
 use crate::provider::copy::documents::columns::{append_text, input, is_text, normalized, stored};
 use crate::provider::copy::documents::options::DocumentOptions;
 

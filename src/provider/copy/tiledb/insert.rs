@@ -14,7 +14,7 @@ use futures::StreamExt;
 
 use crate::format::tiledb::{TileDbArray, WriteOptions};
 use crate::provider::adapters::tiledb;
-use crate::provider::copy::arrays::sink::in_background;
+use crate::provider::copy::background::in_background;
 use crate::provider::copy::tiledb::columns::StoredColumn;
 use crate::provider::copy::tiledb::fills::fill_of;
 use crate::provider::copy::tiledb::fragment::FragmentWriter;

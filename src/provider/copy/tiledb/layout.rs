@@ -8,8 +8,8 @@ use crate::format::tiledb::{
     Pipeline, Representation, Scalar, Schema, default_fill,
 };
 use crate::provider::copy::arrays::columns::Columns;
-use crate::provider::copy::arrays::lineage::Origin;
 use crate::provider::copy::arrays::target::chunk_shape;
+use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::tiledb::columns::{StoredColumn, stored_type};
 use crate::provider::copy::tiledb::options::TileDbCopyOptions;

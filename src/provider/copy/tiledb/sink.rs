@@ -16,8 +16,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
 use crate::format::tiledb::{ArrayWriter, CellSpool, Interval, Scalar, TileBuffers, WriteOptions};
-use crate::provider::copy::arrays::lineage::Origin;
-use crate::provider::copy::arrays::sink::in_background;
+use crate::provider::copy::background::in_background;
+use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::tiledb::columns::StoredColumn;
 use crate::provider::copy::tiledb::fragment::FragmentWriter;
 use crate::provider::copy::tiledb::layout::{ArrayLayout, length};
