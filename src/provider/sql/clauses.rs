@@ -6,12 +6,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::{Result, plan_err};
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    JoinConstraint, JoinOperator, Select, SelectFlavor, TableFactor, TableWithJoins, Visit, Visitor,
+    JoinConstraint, JoinOperator, Select, SelectFlavor, TableFactor, TableWithJoins, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use crate::provider::sql::walk::walk_statement;
 
 /// Words between the start of a statement, or a set operator, and its query.
 const BEFORE_QUERY: [Keyword; 6] = [
@@ -150,36 +152,45 @@ fn has_select(tokens: &[TokenWithSpan]) -> bool {
 /// # Errors
 /// Fails if there is such a clause.
 pub(crate) fn check(statement: &Statement) -> Result<()> {
-    let found = match statement {
-        Statement::Statement(statement) => statement.visit(&mut Ignored),
-        Statement::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Ignored),
-            CopyToSource::Relation(_) => return Ok(()),
-        },
-        Statement::Explain(explain) => return check(&explain.statement),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return Ok(()),
-    };
-    match found {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(message) => plan_err!("{message}"),
+    let mut ignored = Ignored { found: None };
+    let _ = walk_statement(statement, &mut ignored);
+    match ignored.found {
+        None => Ok(()),
+        Some(message) => plan_err!("{message}"),
     }
 }
 
 /// A visitor that stops at the first clause that DataFusion would ignore, with an error message.
-struct Ignored;
+struct Ignored {
+    /// The message about the clause.
+    found: Option<&'static str>,
+}
+
+impl Ignored {
+    fn stop_at(&mut self, found: ControlFlow<&'static str>) -> ControlFlow<()> {
+        self.found = found.break_value();
+        match self.found {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
 
 impl Visitor for Ignored {
-    type Break = &'static str;
+    type Break = ();
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
-        if select.flavor == SelectFlavor::FromFirstNoSelect {
-            return ControlFlow::Break("this query has no SELECT; write SELECT * FROM ...");
-        }
-        select.from.iter().try_for_each(check_joins)
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let found = match select.flavor {
+            SelectFlavor::FromFirstNoSelect => {
+                ControlFlow::Break("this query has no SELECT; write SELECT * FROM ...")
+            }
+            _ => select.from.iter().try_for_each(check_joins),
+        };
+        self.stop_at(found)
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
-        match factor {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let found = match factor {
             TableFactor::Table {
                 sample: Some(_), ..
             }
@@ -203,7 +214,8 @@ impl Visitor for Ignored {
                 table_with_joins, ..
             } => check_joins(table_with_joins),
             _ => ControlFlow::Continue(()),
-        }
+        };
+        self.stop_at(found)
     }
 }
 

@@ -16,3 +16,5 @@ mod urls;
 pub mod using_keys;
 #[cfg(feature = "sql")]
 pub(crate) mod variable_names;
+#[cfg(feature = "sql")]
+pub mod walk;

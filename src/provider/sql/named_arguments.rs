@@ -4,11 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
-use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, ObjectName, TableFactor, VisitMut, VisitorMut,
-};
+use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, ObjectName, TableFactor, VisitorMut};
+
+use crate::provider::sql::walk::walk_statement_mut;
 
 /// The names of the arguments of table functions with more than one, in their order.
 const ARGUMENTS: [(&str, &[&str]); 2] = [
@@ -23,28 +23,20 @@ const ARGUMENTS: [(&str, &[&str]); 2] = [
 /// Fails if there is no argument of a name, if an argument is given twice, or if one in front of a named
 /// one is missing.
 pub(crate) fn place(statement: &mut Statement) -> Result<()> {
-    let found = match statement {
-        Statement::Statement(statement) => statement.visit(&mut NamedArguments),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut NamedArguments),
-            CopyToSource::Relation(_) => return Ok(()),
-        },
-        Statement::Explain(explain) => return place(&mut explain.statement),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return Ok(()),
-    };
-    match found {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    let mut arguments = NamedArguments { placed: Ok(()) };
+    let _ = walk_statement_mut(statement, &mut arguments);
+    arguments.placed
 }
 
-struct NamedArguments;
+struct NamedArguments {
+    placed: Result<()>,
+}
 
 impl VisitorMut for NamedArguments {
-    type Break = DataFusionError;
+    type Break = ();
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        let placed = match factor {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.placed = match factor {
             TableFactor::Table {
                 name,
                 args: Some(arguments),
@@ -53,9 +45,9 @@ impl VisitorMut for NamedArguments {
             TableFactor::Function { name, args, .. } => place_arguments(name, args),
             _ => Ok(()),
         };
-        match placed {
+        match self.placed {
             Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
+            Err(_) => ControlFlow::Break(()),
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, Value, VisitorMut};
 
 use crate::provider::remote::{RemoteStores, StoreOptions};
+use crate::provider::sql::walk::walk_mut;
 
 /// Replaces the URLs that stand for tables by their text without secrets. The session keeps the
 /// secrets, so that neither EXPLAIN nor an error shows them.
@@ -17,7 +18,7 @@ pub(super) fn hide_secrets(state: &SessionState, mut statement: &mut Statement) 
         statement = &mut explain.statement;
     }
     let _: ControlFlow<()> = match statement {
-        Statement::Statement(statement) => statement.visit(&mut urls),
+        Statement::Statement(statement) => walk_mut(statement, &mut urls),
         Statement::CopyTo(copy) => {
             if let Ok(shown) = urls.0.admit(&copy.target) {
                 copy.target = shown;
@@ -27,7 +28,7 @@ pub(super) fn hide_secrets(state: &SessionState, mut statement: &mut Statement) 
                 urls.0.put_options(&copy.target, options);
             }
             match &mut copy.source {
-                CopyToSource::Query(query) => query.visit(&mut urls),
+                CopyToSource::Query(query) => walk_mut(query, &mut urls),
                 CopyToSource::Relation(name) => urls.pre_visit_relation(name),
             }
         }

@@ -8,7 +8,7 @@ use datafusion::common::{
 };
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{
@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::source::VALUE;
+use crate::provider::sql::walk::{walk_mut, walk_statement_mut};
 
 /// Maximum number of clauses in which names are replaced. Each one plans the statement again.
 const MAX_CLAUSES: usize = 64;
@@ -186,15 +187,7 @@ impl<'a> Replacement<'a> {
 
     /// Applies the replacement. Returns `true` if the statement has changed.
     fn apply(mut self, statement: &mut Statement) -> Result<bool> {
-        let found = match statement {
-            Statement::Statement(statement) => statement.visit(&mut self),
-            Statement::Explain(explain) => return self.apply(&mut explain.statement),
-            Statement::CopyTo(copy) => match &mut copy.source {
-                CopyToSource::Query(query) => query.visit(&mut self),
-                CopyToSource::Relation(_) => return Ok(false),
-            },
-            _ => return Ok(false),
-        };
+        let found = walk_statement_mut(statement, &mut self);
         if self.ambiguous.is_empty() {
             return Ok(found.is_break());
         }
@@ -268,7 +261,7 @@ impl<'a> Replacement<'a> {
             is_here: false,
             is_changed: false,
         };
-        let _ = clause.visit(&mut mentions);
+        let _ = walk_mut(clause, &mut mentions);
         mentions
     }
 }

@@ -8,11 +8,11 @@ use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor,
-    visit_expressions,
+    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, TableFactor, Visitor,
 };
 use std::ops::ControlFlow;
 use tet_sql::provider::sql::budget::parse;
+use tet_sql::provider::sql::walk::walk;
 
 /// The maximum number of tables of a schema that are listed.
 const MAX_TABLES: usize = 12;
@@ -186,9 +186,9 @@ impl Visitor for BesideSubquery<'_> {
             })
         };
         let refers = |factor: &TableFactor| match factor {
-            TableFactor::Derived { subquery, .. } => subquery
-                .visit(&mut Reference { table: self.table })
-                .is_break(),
+            TableFactor::Derived { subquery, .. } => {
+                walk(subquery, &mut Reference { table: self.table }).is_break()
+            }
             _ => false,
         };
         match factors().any(|factor| self.is_table(factor)) && factors().any(refers) {
@@ -227,7 +227,7 @@ fn lateral_advice(context: &SessionContext, sql: &str, message: &str) -> Option<
     let Statement::Statement(statement) = parse(&context.state(), sql).ok()? else {
         return None;
     };
-    statement.visit(&mut BesideSubquery { table }).is_break().then(|| {
+    walk(&statement, &mut BesideSubquery { table }).is_break().then(|| {
         format!(
             "No field named {field}: a subquery in FROM cannot refer to the table '{table}' beside it; join on its columns, or \
              write the expression in the SELECT list"
@@ -245,7 +245,7 @@ fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
         state: &state,
         found: None,
     };
-    let _ = statement.visit(&mut visitor);
+    let _ = walk(&statement, &mut visitor);
     visitor.found
 }
 
@@ -255,19 +255,23 @@ struct AggregateGroups<'a> {
     found: Option<String>,
 }
 
-impl AggregateGroups<'_> {
-    fn has_aggregate(&self, expression: &Expr) -> bool {
-        let found = visit_expressions(expression, |expression| match expression {
+/// A visitor that stops at an aggregate function.
+struct Aggregate<'a>(&'a SessionState);
+
+impl Visitor for Aggregate<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
+        match expression {
             Expr::Function(function) if function.over.is_none() => {
                 let name = function.name.to_string().to_lowercase();
-                match self.state.aggregate_functions().contains_key(&name) {
+                match self.0.aggregate_functions().contains_key(&name) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
             }
             _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
+        }
     }
 }
 
@@ -301,7 +305,7 @@ impl Visitor for AggregateGroups<'_> {
                     _ => None,
                 });
             let expression = item.unwrap_or(group);
-            if self.has_aggregate(expression) {
+            if walk(expression, &mut Aggregate(self.state)).is_break() {
                 let is = match item {
                     Some(_) => format!("GROUP BY {group} stands for {expression}, which is"),
                     None => format!("GROUP BY {group} is"),

@@ -9,31 +9,25 @@
 use std::mem;
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, UnaryOperator, Value, VisitMut, visit_expressions_mut,
-};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
+
+use crate::provider::sql::walk::walk_statement_mut;
 
 /// Corrects a parsed statement.
 pub(crate) fn correct(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement) => correct_in(statement),
-        Statement::Explain(explain) => correct(&mut explain.statement),
-        Statement::CopyTo(copy) => {
-            if let CopyToSource::Query(query) = &mut copy.source {
-                correct_in(query);
-            }
-        }
-        _ => {}
-    }
+    let _ = walk_statement_mut(statement, &mut Correction);
 }
 
-fn correct_in(statement: &mut impl VisitMut) {
-    // The visitor calls back after the operands of an expression have been visited.
-    let _ = visit_expressions_mut(statement, |expression| {
+struct Correction;
+
+impl VisitorMut for Correction {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         correct_expression(expression);
-        ControlFlow::<()>::Continue(())
-    });
+        ControlFlow::Continue(())
+    }
 }
 
 /// Corrects an expression whose operands are correct.
@@ -181,6 +175,7 @@ fn bracketed(expression: Expr) -> Expr {
 #[cfg(test)]
 mod tests {
     use datafusion::sql::parser::DFParser;
+    use datafusion::sql::sqlparser::ast::visit_expressions_mut;
 
     use super::*;
 

@@ -8,10 +8,12 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Result, plan_err};
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, GroupByExpr, Ident, ObjectName, Query, Select, TableFactor, Visit, Visitor,
+    Distinct, GroupByExpr, Ident, ObjectName, Query, Select, TableFactor, Visitor,
 };
+
+use crate::provider::sql::walk::walk_statement;
 
 /// The error for a statement whose plan has too many nodes.
 pub fn too_many_nodes<T>(limit: usize) -> Result<T> {
@@ -31,21 +33,9 @@ pub fn check_statement(statement: &Statement, limit: usize) -> Result<()> {
         ctes: Vec::new(),
         queries: vec![OpenQuery::default()],
     };
-    match visit(statement, &mut nodes) {
+    match walk_statement(statement, &mut nodes) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => too_many_nodes(limit),
-    }
-}
-
-fn visit(statement: &Statement, nodes: &mut Nodes) -> ControlFlow<()> {
-    match statement {
-        Statement::Statement(statement) => statement.visit(nodes),
-        Statement::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(nodes),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        Statement::Explain(explain) => visit(&explain.statement, nodes),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     }
 }
 

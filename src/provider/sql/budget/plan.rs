@@ -7,8 +7,7 @@ use datafusion::common::{DataFusionError, Result, not_impl_err, plan_datafusion_
 use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -22,6 +21,7 @@ use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{inlined, lex, nodes};
 use crate::provider::sql::clauses;
 use crate::provider::sql::named_arguments;
+use crate::provider::sql::walk::walk_statement_mut;
 
 /// The stack for parsing and planning a statement within the default limits. Unused stack takes no
 /// memory.
@@ -154,21 +154,9 @@ fn is_recursion(error: &DataFusionError) -> bool {
 }
 
 fn balance(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement) => balance_in(statement.as_mut()),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => balance_in(query.as_mut()),
-            CopyToSource::Relation(_) => {}
-        },
-        Statement::Explain(explain) => balance(&mut explain.statement),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
-    }
-}
-
-fn balance_in(node: &mut impl VisitMut) {
     // The visitors never break.
-    let _ = node.visit(&mut Balance);
-    let _ = node.visit(&mut Unanalyzed);
+    let _ = walk_statement_mut(statement, &mut Balance);
+    let _ = walk_statement_mut(statement, &mut Unanalyzed);
 }
 
 /// Polls a future with enough stack for planning deep trees, on any thread.

@@ -7,8 +7,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, Visit, Visitor, VisitorMut,
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, Select, Visitor, VisitorMut,
 };
+
+use crate::provider::sql::walk::walk;
 
 /// The number of operators from which a comparison is not analysed. Shorter comparisons keep their
 /// plans.
@@ -58,8 +60,8 @@ fn hide(predicate: &mut Expr) {
             let mut operators = Operators(0);
             let visited = match &*predicate {
                 // The length of the list does not matter.
-                Expr::InList { expr, .. } => expr.visit(&mut operators),
-                comparison => comparison.visit(&mut operators),
+                Expr::InList { expr, .. } => walk(expr, &mut operators),
+                comparison => walk(comparison, &mut operators),
             };
             if visited.is_continue() && operators.0 >= LONG {
                 let comparison = std::mem::replace(predicate, Expr::Tuple(Vec::new()));
@@ -83,7 +85,7 @@ fn has_column(expr: &Expr) -> bool {
             }
         }
     }
-    expr.visit(&mut Columns).is_break()
+    walk(expr, &mut Columns).is_break()
 }
 
 /// A visitor that counts operators, and stops at a subquery, which DataFusion must be able to find.

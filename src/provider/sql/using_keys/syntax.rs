@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
+use crate::provider::sql::walk::walk_mut;
+
 /// A column of joined tables.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
@@ -73,7 +75,7 @@ pub(super) fn replace_in(node: &mut impl VisitMut, keys: &Keys) {
         normalizes: keys.normalizes,
         depth: 0,
     };
-    let _ = node.visit(&mut keys);
+    let _ = walk_mut(node, &mut keys);
 }
 
 /// Calls a function for each outermost query of a node, before the contents of the query are
@@ -101,7 +103,7 @@ impl VisitorMut for Outermost<'_> {
 }
 
 pub(super) fn exchange(node: &mut impl VisitMut, change: &mut dyn FnMut(&mut Query)) {
-    let _ = node.visit(&mut Outermost { change, depth: 0 });
+    let _ = walk_mut(node, &mut Outermost { change, depth: 0 });
 }
 
 pub(super) fn has_keys(tables: &TableWithJoins) -> bool {
