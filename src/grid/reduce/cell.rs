@@ -389,15 +389,28 @@ impl<C: Cell> Keep<C> for Within<C> {
     }
 }
 
-/// Keeps the cells that both filters keep.
-#[derive(Debug, Clone, Copy)]
-pub struct Both<A, B>(pub A, pub B);
+impl<C: Cell> Within<C> {
+    /// Returns a number that is not within the bounds, if the type has one.
+    pub fn outside(self) -> Option<C> {
+        let candidates = [C::from_pattern(u64::MAX), C::LOWEST, C::HIGHEST];
+        candidates.into_iter().find(|cell| !self.keeps(*cell))
+    }
+}
 
-impl<C: Cell, A: Keep<C>, B: Keep<C>> Keep<C> for Both<A, B> {
-    const KEEPS_NUMBERS: bool = A::KEEPS_NUMBERS && B::KEEPS_NUMBERS;
+/// Keeps the cells between two bounds, except the fill value.
+#[derive(Debug, Clone, Copy)]
+pub struct WithinExceptFill<C> {
+    /// The bounds.
+    pub within: Within<C>,
+    /// The fill value.
+    pub fill: C,
+}
+
+impl<C: Cell> Keep<C> for WithinExceptFill<C> {
+    const KEEPS_NUMBERS: bool = false;
 
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
-        self.0.keeps(cell) & self.1.keeps(cell)
+        self.within.keeps(cell) & !cell.is_same(self.fill)
     }
 }

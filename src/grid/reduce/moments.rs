@@ -1,7 +1,7 @@
 //! The accumulators of all groups, for one type of cell.
 
 use crate::grid::reduce::cell::{
-    Both, ExceptFill, Keep, KnownSum, Number, Numbers, SumInto, Total, Within,
+    ExceptFill, Keep, KnownSum, Number, Numbers, SumInto, Total, Within, WithinExceptFill,
 };
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
@@ -165,10 +165,19 @@ impl<C: Number> Moments<C> {
             match (self.within, self.fill) {
                 (None, None) => self.add_piece(&piece, target, Numbers),
                 (None, Some(fill)) => self.add_piece(&piece, target, ExceptFill { fill }),
-                (Some(within), None) => self.add_piece(&piece, target, within),
-                (Some(within), Some(fill)) => {
-                    self.add_piece(&piece, target, Both(within, ExceptFill { fill }));
-                }
+                // Bounds without a fill value have no kernels of their own: any other number that
+                // is skipped serves as fill value.
+                (Some(within), fill) => match fill.or_else(|| within.outside()) {
+                    Some(fill) => self.add_piece(&piece, target, WithinExceptFill { within, fill }),
+                    // All integers: one of them, and the others.
+                    None => {
+                        let [min, max] = [C::LOWEST, C::HIGHEST];
+                        let others = WithinExceptFill { within, fill: min };
+                        self.add_piece(&piece, target, others);
+                        let within = Within { min, max: min };
+                        self.add_piece(&piece, target, WithinExceptFill { within, fill: max });
+                    }
+                },
             }
         }
     }

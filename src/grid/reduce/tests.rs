@@ -121,7 +121,13 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         CellType::U32 if is_filled => u32::MAX.into(),
         _ => FILL,
     };
-    let bounds: [f64; 2] = [-20.0, 30.0];
+    // Most bounds exclude some cells. Others include all integers.
+    let bounds: [f64; 2] = match (numbers.below(4), cell_type) {
+        (0, CellType::I8) => [i8::MIN.into(), i8::MAX.into()],
+        (0, CellType::U8) => [u8::MIN.into(), u8::MAX.into()],
+        (0, CellType::I32) => [i32::MIN.into(), i32::MAX.into()],
+        _ => [-20.0, 30.0],
+    };
     let count = 1 + numbers.below(3) as usize * 5;
     let cells = shape.iter().product();
     let chunks: Vec<Vec<f64>> = (0..count)
