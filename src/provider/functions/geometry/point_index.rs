@@ -54,6 +54,10 @@ pub(crate) struct Positions<'a> {
     y: f64,
     /// The edges that have this `y`.
     edges: Vec<Edge>,
+    /// The bounds of `x` between which no edge has this `y`, exclusive, and the position of all
+    /// points between them.
+    between: (f64, f64),
+    position: Position,
 }
 
 impl PointIndex {
@@ -144,6 +148,8 @@ impl PointIndex {
             index: self,
             y: f64::NAN,
             edges: Vec::new(),
+            between: (f64::NAN, f64::NAN),
+            position: Position::Outside,
         }
     }
 }
@@ -171,6 +177,9 @@ impl Positions<'_> {
         if x.is_nan() {
             return Position::Outside;
         }
+        if y == self.y && self.between.0 < x && x < self.between.1 {
+            return self.position;
+        }
         if y != self.y {
             self.y = y;
             self.edges.clear();
@@ -183,6 +192,24 @@ impl Positions<'_> {
                     .extend(edges.filter(|edge| edge.bottom() <= y && y <= edge.top()));
             }
         }
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        for edge in &self.edges {
+            if edge.right() < x {
+                low = low.max(edge.right());
+            } else if edge.left() > x {
+                high = high.min(edge.left());
+            } else {
+                // Neighbours of the point may be on the other side of the edge.
+                high = f64::NEG_INFINITY;
+            }
+        }
+        self.between = (low, high);
+        self.position = self.compute(x, y);
+        self.position
+    }
+
+    /// Returns the position of a point by the winding numbers of the rings around it.
+    fn compute(&self, x: f64, y: f64) -> Position {
         let mut position = Position::Outside;
         for polygon in self
             .edges
@@ -219,12 +246,19 @@ impl Edge {
         self.start.y.max(self.end.y)
     }
 
+    fn left(&self) -> f64 {
+        self.start.x.min(self.end.x)
+    }
+
+    fn right(&self) -> f64 {
+        self.start.x.max(self.end.x)
+    }
+
     /// Returns the contribution of an edge to the winding number of its ring around a point whose `y`
     /// it has: 1 if the edge goes up on the right of the point, -1 if it goes down. `None` if the point is
     /// on the edge.
     fn winding(&self, point: Coord) -> Option<i32> {
-        let (left, right) = (self.start.x.min(self.end.x), self.start.x.max(self.end.x));
-        if point.x > right {
+        if point.x > self.right() {
             return Some(0);
         }
         // An edge has its lower end, but not its upper end, so that two edges that meet count once.
@@ -233,7 +267,7 @@ impl Edge {
             (false, true) => -1,
             _ => 0,
         };
-        if point.x < left {
+        if point.x < self.left() {
             return Some(turn);
         }
         let side = RobustKernel::orient2d(self.start, self.end, point);

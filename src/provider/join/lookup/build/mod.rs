@@ -29,12 +29,8 @@ use crate::provider::join::lookup::build::matches::{Matches, NO_ROW};
 use crate::provider::join::lookup::conditions::Conditions;
 use crate::provider::join::lookup::conditions::boxes::Boxes;
 use crate::provider::join::lookup::conditions::run_matches::RunMatches;
-use crate::provider::join::lookup::conditions::runs::Runs;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::join::lookup::keys::ProbeKeys;
-
-/// The number of rows for which conditions are evaluated together.
-const ROWS_AT_A_TIME: usize = 8192;
 
 /// The rows of the build side, with the row numbers of each key index.
 #[derive(Debug)]
@@ -66,7 +62,7 @@ pub(in crate::provider::join::lookup) enum Matching {
     /// By join keys of both sides.
     Keys(ProbeKeys, BuildKeys),
     /// By conditions over the dimensions of the probe side and the columns of the build side.
-    Conditions(Conditions),
+    Conditions(Arc<Conditions>),
 }
 
 impl Matching {
@@ -100,14 +96,14 @@ impl BuildSide {
     /// or if there are 2^32 - 1 or more rows.
     pub async fn collect(
         mut input: SendableRecordBatchStream,
-        matching: &Matching,
+        matching: &Arc<Matching>,
         tracks_matches: bool,
         needs_rows: bool,
         partitions: usize,
         memory: MemoryReservation,
     ) -> Result<Self> {
         let schema = input.schema();
-        if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching
+        if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching.as_ref()
             && !needs_rows
         {
             let columns: Vec<usize> = (0..*column).collect();
@@ -149,7 +145,7 @@ impl BuildSide {
             ));
         }
         let (mut known, mut bounds, mut boxes) = (None, None, None);
-        if let Matching::Keys(probe, keys) = matching {
+        if let Matching::Keys(probe, keys) = matching.as_ref() {
             // A key index and a row number per row, and up to two tables over all key indices.
             let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
             memory.try_grow(most)?;
@@ -168,15 +164,8 @@ impl BuildSide {
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
         memory.shrink(bytes);
-        if let Matching::Conditions(conditions) = matching {
-            let sets = conditions.sets.iter();
-            let solved = sets.map(|_| Runs::new(rows, &memory));
-            let mut solved = solved.collect::<Result<Vec<_>>>()?;
-            for start in (0..rows).step_by(ROWS_AT_A_TIME) {
-                let some = all.slice(start, ROWS_AT_A_TIME.min(rows - start));
-                conditions.solve(&some, &mut solved).await?;
-                tokio::task::yield_now().await;
-            }
+        if let Matching::Conditions(conditions) = matching.as_ref() {
+            let solved = conditions.solve_all(&all, partitions, &memory).await?;
             boxes = Some(Boxes::new(conditions, &solved));
             let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;
             known = Some(Matches::of_runs(runs, conditions.count, &memory));

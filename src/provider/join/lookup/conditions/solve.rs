@@ -11,11 +11,14 @@ use arrow::array::{
 use arrow::compute::{SortOptions, and, take};
 use arrow::datatypes::Schema;
 use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::normalize_float_zero;
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
+use futures::{StreamExt, TryStreamExt};
 
 use crate::provider::join::lookup::conditions::axis::{Comparison, ConditionAxis};
 #[cfg(feature = "geo")]
@@ -25,6 +28,10 @@ use crate::provider::join::lookup::conditions::{AxisSet, Condition, Conditions};
 use crate::provider::planning::mask::mask;
 use crate::provider::plans::below::replace_columns;
 
+/// The maximum number of rows of the build side that a task solves.
+const MAX_ROWS: usize = 8192;
+/// The minimum number of tasks per worker, because some rows have many more candidates than others.
+const PIECES_PER_WORKER: usize = 4;
 /// The maximum number of pairs evaluated at a time.
 const MAX_PAIRS: usize = 32 << 10;
 /// The maximum number of pairs evaluated before other tasks can run, unless a single row has more.
@@ -34,23 +41,58 @@ const MAX_WORK: u64 = 1 << 20;
 const MANY_CANDIDATES: u64 = 2048;
 
 impl Conditions {
-    /// Adds, for each [`AxisSet`], the numbers that match each of some rows of the build side. A row
-    /// matches the cells whose numbers match it in all sets.
+    /// Returns, for each [`AxisSet`], the numbers that match each row of the build side. A row
+    /// matches the cells whose numbers match it in all sets. Up to `workers` tasks share the rows. The memory is accounted for like that of `memory`.
     ///
     /// # Errors
     /// Returns an error if a condition fails, or if the memory pool has no space.
-    pub async fn solve(&self, rows: &RecordBatch, solved: &mut [Runs]) -> Result<()> {
+    pub async fn solve_all(
+        self: &Arc<Self>,
+        rows: &RecordBatch,
+        workers: usize,
+        memory: &MemoryReservation,
+    ) -> Result<Vec<Runs>> {
+        let (count, workers) = (rows.num_rows(), workers.max(1));
+        let fair = count.div_ceil(workers * PIECES_PER_WORKER);
+        let length = fair.clamp(1, MAX_ROWS);
+        let pieces = (0..count).step_by(length).map(|start| {
+            let some = rows.slice(start, length.min(count - start));
+            let (this, memory) = (Arc::clone(self), memory.new_empty());
+            async move {
+                let solved = SpawnedTask::spawn(this.solve(some, memory)).join().await;
+                solved.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
+            }
+        });
+        let mut pieces = futures::stream::iter(pieces).buffered(workers);
+        let sets = self.sets.iter();
+        let mut all = sets
+            .map(|_| Runs::new(count, memory))
+            .collect::<Result<Vec<_>>>()?;
+        while let Some(piece) = pieces.try_next().await? {
+            for (all, piece) in all.iter_mut().zip(&piece) {
+                all.append(piece)?;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn solve(
+        self: Arc<Self>,
+        rows: RecordBatch,
+        memory: MemoryReservation,
+    ) -> Result<Vec<Runs>> {
         let mut candidates = BooleanArray::from(vec![true; rows.num_rows()]);
         for condition in &self.of_rows {
-            candidates = and(&candidates, &mask(condition, rows)?)?;
+            candidates = and(&candidates, &mask(condition, &rows)?)?;
         }
-        for (set, solved) in self.sets.iter().zip(solved) {
-            let runs = set.solve(rows, &candidates, solved).await?;
+        let mut solved = Vec::with_capacity(self.sets.len());
+        for set in &self.sets {
+            let runs = set.solve(&rows, &candidates, &memory).await?;
             let matches = (0..runs.rows()).map(|row| !runs.of(row).is_empty());
             candidates = BooleanArray::from(matches.collect::<Vec<_>>());
-            solved.append(&runs)?;
+            solved.push(runs);
         }
-        Ok(())
+        Ok(solved)
     }
 }
 
@@ -59,16 +101,16 @@ impl AxisSet {
         &self,
         rows: &RecordBatch,
         candidates: &BooleanArray,
-        like: &Runs,
+        memory: &MemoryReservation,
     ) -> Result<Runs> {
         let compared = self.axes.iter();
-        let compared = compared.map(|axis| axis.compare(rows, candidates, like));
+        let compared = compared.map(|axis| axis.compare(rows, candidates, memory));
         let mut compared = compared.collect::<Result<Vec<_>>>()?;
         let has_others = self.axes.iter().any(|axis| !axis.others.is_empty());
         if self.axes.len() == 1 && !has_others {
             return Ok(compared.remove(0));
         }
-        let mut solved = like.another(rows.num_rows())?;
+        let mut solved = Runs::new(rows.num_rows(), memory)?;
         let (mut start, mut pairs) = (0, 0u64);
         for row in 0..rows.num_rows() {
             let counts = compared.iter().map(|runs| runs.count(row));
@@ -142,12 +184,17 @@ impl AxisSet {
 
 impl ConditionAxis {
     /// Returns the numbers that satisfy all comparisons. Rows that are not candidates have none.
-    fn compare(&self, rows: &RecordBatch, candidates: &BooleanArray, like: &Runs) -> Result<Runs> {
+    fn compare(
+        &self,
+        rows: &RecordBatch,
+        candidates: &BooleanArray,
+        memory: &MemoryReservation,
+    ) -> Result<Runs> {
         let bounds = self.comparisons.iter();
         let bounds = bounds.map(|comparison| Bound::new(comparison, rows));
         let bounds = bounds.collect::<Result<Vec<_>>>()?;
         let all = 0..self.indices.len() as u32;
-        let mut runs = like.another(rows.num_rows())?;
+        let mut runs = Runs::new(rows.num_rows(), memory)?;
         for row in 0..rows.num_rows() {
             if candidates.value(row) {
                 let run = bounds.iter().fold(all.clone(), |run, bound| {

@@ -194,7 +194,7 @@ fn operator_of(
         build = scan.plan(&keyed.side, &join.left.schema(), &needed)?;
     }
     let matching = match (conditions, keys_of_cells) {
-        (Some(conditions), _) => Matching::Conditions(conditions),
+        (Some(conditions), _) => Matching::Conditions(Arc::new(conditions)),
         (None, Some(keys)) => Matching::Keys(keys, build_keys),
         (None, None) => return Ok(None),
     };
