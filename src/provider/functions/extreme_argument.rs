@@ -186,8 +186,7 @@ impl ExtremeArgumentAccumulator {
         Ok(())
     }
 
-    fn columns(&mut self, emit_to: EmitTo) -> Result<[ArrayRef; 2]> {
-        let found = emit_to.take_needed(&mut self.found);
+    fn columns(&self, found: &[Option<BestRow>]) -> Result<[ArrayRef; 2]> {
         let column =
             |converter: &RowConverter, data_type: &DataType, pick: fn(&BestRow) -> &OwnedRow| {
                 // The result of a group without rows is null.
@@ -225,12 +224,14 @@ impl GroupsAccumulator for ExtremeArgumentAccumulator {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let [argument, _] = self.columns(emit_to)?;
+        let found = emit_to.take_needed(&mut self.found);
+        let [argument, _] = self.columns(&found)?;
         Ok(argument)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(self.columns(emit_to)?.into())
+        let found = emit_to.take_needed(&mut self.found);
+        Ok(self.columns(&found)?.into())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
@@ -283,7 +284,8 @@ impl Accumulator for ExtremeArgumentAccumulator {
         if self.found.is_empty() {
             self.found.push(None);
         }
-        let columns = self.columns(EmitTo::All)?;
+        // A window function evaluates the accumulator again, so the row stays.
+        let columns = self.columns(&self.found)?;
         let columns = columns.iter();
         columns
             .map(|column| ScalarValue::try_from_array(column, 0))
