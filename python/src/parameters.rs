@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::metadata::ScalarAndMetadata;
-use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::common::{ParamValues, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDelta, PyDict, PyFloat, PyInt, PyString};
 
 use crate::errors::exception;
 
@@ -72,6 +73,8 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarAndMetadata> {
         ScalarValue::Utf8(Some(value.extract()?))
     } else if let Ok(bytes) = value.cast::<PyBytes>() {
         ScalarValue::Binary(Some(bytes.as_bytes().to_vec()))
+    } else if let Ok(delta) = value.cast::<PyDelta>() {
+        duration(delta)?
     } else if value.hasattr("isoformat")? {
         let data_type = match value.hasattr("hour")? {
             true => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -84,15 +87,59 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarAndMetadata> {
             value.str()?.as_any(),
             &DataType::Timestamp(TimeUnit::Nanosecond, None),
         )?
+    } else if value.get_type().name()? == "timedelta64" {
+        // In other units, an item may be a number.
+        return self::scalar(
+            &value
+                .call_method1("astype", ("timedelta64[us]",))?
+                .call_method0("item")?,
+        );
     } else if value.hasattr("item")? {
         return self::scalar(&value.call_method0("item")?);
     } else {
         return Err(PyTypeError::new_err(format!(
-            "a parameter is of type {}, expected None, bool, int, float, str, bytes, or a date or time",
+            "a parameter is of type {}, expected None, bool, int, float, str, bytes, a date, a time or a duration",
             value.get_type().name()?
         )));
     };
     Ok(ScalarAndMetadata::new(scalar, None))
+}
+
+/// Converts a `datetime.timedelta`.
+fn duration(delta: &Bound<'_, PyDelta>) -> PyResult<ScalarValue> {
+    let field = |name: &str| delta.getattr(name)?.extract::<i64>();
+    let microseconds = (field("days")? * 86_400 + field("seconds")?)
+        .checked_mul(1_000_000)
+        .and_then(|all| all.checked_add(field("microseconds").ok()?));
+    match microseconds {
+        Some(microseconds) => Ok(ScalarValue::DurationMicrosecond(Some(microseconds))),
+        None => Err(PyOverflowError::new_err(
+            "a parameter is a duration of 2^63 microseconds or more",
+        )),
+    }
+}
+
+/// Checks that a plan uses all parameters.
+///
+/// # Errors
+/// Returns an error that names a parameter that it does not use.
+pub fn check_used(plan: &LogicalPlan, values: &ParamValues) -> Result<()> {
+    let used = plan.get_parameter_names()?;
+    let unused = match values {
+        ParamValues::List(listed) => (1..=listed.len())
+            .map(|number| format!("${number}"))
+            .find(|name| !used.contains(name)),
+        ParamValues::Map(named) => named
+            .keys()
+            .map(|name| format!("${name}"))
+            .find(|name| !used.contains(name)),
+    };
+    match unused {
+        Some(name) => {
+            plan_err!("the statement has no parameter {name}, for which there is a value")
+        }
+        None => Ok(()),
+    }
 }
 
 /// Parses a date or a time in ISO 8601, with or without a time zone.

@@ -15,7 +15,7 @@ use tet_sql::{ArrayOptions, ArraySettings, ArrayTable, ClusterAccess};
 
 use crate::errors::exception;
 use crate::grid::{MemoryGrid, Variable};
-use crate::parameters::{numbered, parameters};
+use crate::parameters::{check_used, numbered, parameters};
 use crate::query::Query;
 use crate::runtime::wait;
 use crate::streams::import;
@@ -91,7 +91,10 @@ impl Session {
         let plan = wait(py, async move {
             let plan = tet_sql::create_logical_plan(&context.state(), &sql).await?;
             let plan = match params {
-                Some(params) => plan.with_param_values(params)?,
+                Some(params) => {
+                    check_used(&plan, &params)?;
+                    plan.with_param_values(params)?
+                }
                 None => plan,
             };
             if !runs_at_once(&plan) {

@@ -7,7 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import xarray as xr
+
+import tet_sql
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +40,35 @@ def test_examples_give_what_the_page_shows(files, page):
     assert examples.examples
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert results.failed == 0
+
+
+def test_missing_cells_count_as_in_xarray():
+    page = (ROOT / "docs/coming-from-xarray.md").read_text(encoding="utf-8")
+    values = np.random.default_rng(3).permutation(72).reshape(6, 3, 4).astype("f8")
+    # The first cells and all cells of a series, among others.
+    values[values < 24] = np.nan
+    values[:2, 1, 1] = values[:, 0, 0] = np.nan
+    values[:, 2, 2] = 70 + np.arange(6)
+    coords = {"time": np.arange("2024-01-01", "2024-01-07", dtype="M8[D]"), "lat": [1, 2, 3], "lon": [0, 1, 2, 3]}
+    t = xr.DataArray(values, coords, ("time", "lat", "lon"), name="value")
+    session = tet_sql.connect()
+    session.register("t", t)
+    ranks = t.copy(data=(values[:, None] >= values).sum(axis=1)).where(t.notnull())
+    recipes = {
+        "bool_or(value > 25 IS TRUE)": (t > 25).any("time"),
+        "bool_and(value > 25 IS TRUE)": (t > 25).all("time"),
+        "coalesce(sum(value), 0)": t.sum("time"),
+        "coalesce(sum(value) OVER (ORDER BY time), 0)": t.cumsum("time"),
+        # `DataArray.rank` needs the package bottleneck.
+        "CASE WHEN value IS NOT NULL THEN rank() OVER (ORDER BY value) END": ranks,
+    }
+    for recipe, expected in recipes.items():
+        assert f"`{recipe}`" in page
+        if "OVER" in recipe:
+            query = f"SELECT *, {recipe.replace('OVER (', 'OVER (PARTITION BY lat, lon ')} AS found FROM t"
+        else:
+            query = f"SELECT lat, lon, {recipe} AS found FROM t GROUP BY lat, lon"
+        np.testing.assert_allclose(session.sql(query).to_xarray().found, expected)
 
 
 def test_the_readme_runs(files):

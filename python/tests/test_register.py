@@ -65,8 +65,41 @@ def test_coordinates(session):
         with pytest.raises(ValueError):
             session.register("b", array, **wrong)
     session.register("c", array.astype("c16").real, dims=["y", "x"])
-    with pytest.raises(tet_sql.UnsupportedError, match="<c16"):
+    with pytest.raises(tet_sql.UnsupportedError, match="value has the type complex128"):
         session.register("d", array.astype("c16"))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f2", "f4", ">f8", "i1", ">i2", "i4", "i8", "u1", "u8", "M8[D]", "M8[ns]", "m8[s]", "U2", "S2"]
+)
+def test_masked_cells_are_null(session, dtype):
+    cells = np.array([[1, 9], [3, 4]]).astype("U2" if dtype == "S2" else dtype).astype(dtype)
+    masked = np.ma.masked_array(cells.copy(), [[False, True], [False, False]])
+    session.register("m", masked)
+    rows = session.sql("SELECT dim_0, dim_1, value FROM m WHERE value IS NULL").df()
+    assert rows[["dim_0", "dim_1"]].values.tolist() == [[0, 1]]
+    found = session.sql("SELECT min(value) AS low, max(value) AS high, count(value) AS n FROM m").df().iloc[0]
+    session.register("a", cells[:, 0])
+    assert found.low == session.sql("SELECT min(value) AS low FROM a").df().low[0] and found.n == 3
+    # The array is not changed.
+    np.testing.assert_array_equal(masked.data, cells)
+    assert masked.mask.sum() == 1
+
+
+def test_masked_integers(session):
+    session.register("m", np.ma.masked_equal([[1, -9999], [3, 4]], -9999))
+    found = session.sql("SELECT min(value) AS low, round(avg(value), 3) AS mean, count(value) AS n FROM m").df()
+    assert found.values.tolist() == [[1, 2.667, 3]]
+    # Without masked cells, arrays keep their types.
+    session.register("m", np.ma.masked_equal([2**60, 1], 5))
+    assert session.schema("m")["value"].type == "Int64"
+    for inexact in (2**53 + 1, -(2**63)):
+        with pytest.raises(tet_sql.UnsupportedError, match="m is a masked array of type int64 .* array.filled"):
+            session.register("m", np.ma.masked_equal([inexact, 1], 1))
+    with pytest.raises(tet_sql.UnsupportedError, match="m is a masked array of booleans"):
+        session.register("m", np.ma.masked_array([True, False], [True, False]))
+    with pytest.raises(ValueError, match="the coordinates of x have masked values"):
+        session.register("m", np.zeros(2), dims=["x"], coords={"x": np.ma.masked_equal([1, 2], 1)})
 
 
 def test_an_aggregate_runs_in_array_space(session, grid):
@@ -133,6 +166,70 @@ def test_arrays_that_are_read_chunk_by_chunk(grid, tmp_path, form):
     found = obj.tet.sql(query).to_xarray()
     np.testing.assert_allclose(found["mean"], expected.t2m.astype("f8").mean("lon"))
     np.testing.assert_array_equal(found.hits, expected.hits.max("lon"))
+
+
+@pytest.mark.parametrize("form", ["netcdf", "zarr", "dask"])
+def test_texts_are_loaded(session, tmp_path, form):
+    cftime = pytest.importorskip("cftime")
+    given = xr.Dataset(
+        {"v": (("x", "y"), np.arange(6.0).reshape(2, 3)), "site": ("x", ["abc", "de"])},
+        {"x": [10, 20], "member": "r1", "seen": ("y", [cftime.Datetime360Day(2001, 2, day) for day in (28, 29, 30)])},
+    )
+    if form == "netcdf":
+        pytest.importorskip("netCDF4")
+        given.to_netcdf(tmp_path / "g.nc")
+        obj = xr.open_dataset(tmp_path / "g.nc")
+    elif form == "zarr":
+        given.to_zarr(tmp_path / "g.zarr", zarr_format=2)
+        obj = xr.open_zarr(tmp_path / "g.zarr")
+    else:
+        obj = given.chunk(x=1)
+    session.register("g", obj)
+    assert session.sql("SELECT avg(v) AS mean FROM g").numpy()["mean"][0] == 2.5
+    found = session.sql("SELECT * FROM g WHERE site = 'de' AND member = 'r1' AND seen >= '2001-02-30'").df()
+    assert found.v.tolist() == [5.0]
+    xr.testing.assert_equal(session.sql("SELECT * FROM g").to_xarray(), given)
+    obj.close()
+
+
+def test_texts_that_are_repeated_too_often_are_left_out(session, grid, monkeypatch):
+    monkeypatch.setattr("tet_sql._register.REPEATED_TEXTS", 100)
+    sites = xr.DataArray(np.full(grid.t2m.shape, "a"), dims=grid.t2m.dims)
+    with pytest.warns(UserWarning, match="member has texts that are repeated .* the variable is left out"):
+        session.register("g", grid.assign_coords(member="r1", site=sites))
+    columns = session.schema("g").names
+    assert "site" in columns and "t2m" in columns and "member" not in columns
+
+
+def test_unsupported_variables_are_left_out(session):
+    lists = np.empty(2, dtype=object)
+    lists[:] = [np.array([1, 2]), np.array([3])]
+    given = xr.Dataset(
+        {
+            # Has a dimension that no other variable has.
+            "wide": (("x", "y"), np.ones((2, 3), dtype="c8")),
+            "complex": ("x", [1j, 2j]),
+            "mixed": ("x", np.array([1, "a"], dtype=object)),
+            "lists": ("x", lists),
+            "v": ("x", [1.0, 2.0]),
+        },
+        {"x": [1, 2], "phase": ("x", [1j, 2j])},
+    )
+    with pytest.warns(UserWarning) as warned:
+        assert given.tet.sql("SELECT avg(v) AS mean FROM this").numpy()["mean"][0] == 1.5
+    messages = [str(warning.message) for warning in warned]
+    assert [message.split()[0] for message in messages] == ["wide", "complex", "mixed", "lists", "phase"]
+    assert all(message.endswith("; the variable is left out") for message in messages)
+    with pytest.warns(UserWarning):
+        session.register("g", given)
+    assert session.schema("g").names == ["x", "v"]
+    # Nothing would be left.
+    with pytest.raises(tet_sql.UnsupportedError, match="complex has the type complex128, expected"):
+        session.register("g", given[["complex", "mixed"]])
+    with pytest.raises(tet_sql.UnsupportedError, match="mixed has the type object and a value of type int, expected"):
+        session.register("g", given.mixed)
+    with pytest.raises(tet_sql.UnsupportedError, match="x has the type complex128"):
+        session.register("g", given[["v"]].drop_vars("phase").assign_coords(x=[1j, 2j]))
 
 
 def test_only_selected_chunks_are_read(session):

@@ -78,6 +78,19 @@ def test_parameters(weather):
         weather.sql("SELECT $1", [{1}])
     with pytest.raises(tet_sql.Error):
         weather.sql("SELECT $1 AS one", []).arrow()
+    for unused in ([1, 2], {"1": 1, "south": 2}):
+        with pytest.raises(tet_sql.Error, match="the statement has no parameter"):
+            weather.sql("SELECT $1 AS one", unused)
+
+
+def test_durations_as_parameters(weather):
+    query = "SELECT count(*) AS n FROM temperature WHERE time - TIMESTAMP '2024-01-01' < $1"
+    expected = weather.sql(query.replace("$1", "INTERVAL '6 hours'")).numpy()["n"][0]
+    six = pd.Timedelta("6h")
+    for value in (six, six.to_pytimedelta(), np.timedelta64(6, "h"), np.timedelta64(6 * 3600 * 10**9, "ns")):
+        assert weather.sql(query, [value]).numpy()["n"][0] == expected
+    nothing = weather.sql("SELECT $1 AS d", [np.timedelta64("NaT")]).df()
+    assert nothing["d"].isna().all()
 
 
 def test_conversions_agree(weather):
@@ -114,6 +127,24 @@ def test_types_of_columns():
     assert row["t"][0] == "x" and row["nt"][0] is None
     assert row["d"][0] == np.datetime64("2024-02-29") and row["ts"][0] == np.datetime64("2024-02-29T12")
     assert np.isnat(row["nts"][0]) and row["l"][0] == [1, 2] and row["dec"][0] == 2.25
+
+
+def test_time_zones():
+    query = """
+        SELECT time AT TIME ZONE 'UTC' AT TIME ZONE 'Asia/Tokyo' AS tokyo, time AT TIME ZONE '-03:30' AS st_johns,
+               arrow_cast(time, 'Timestamp(Second, Some("+0530"))') AS delhi, arrow_cast(time, 'Timestamp(Second, Some("+02"))') AS cairo
+        FROM (VALUES (TIMESTAMP '2024-01-01'), (NULL)) AS t(time)
+    """
+    relation = tet_sql.connect().sql(query)
+    frame = relation.df()
+    assert frame.tokyo[0].isoformat() == "2024-01-01T09:00:00+09:00"
+    assert frame.st_johns[0].isoformat() == "2024-01-01T00:00:00-03:30"
+    for name, dtype in frame.dtypes.items():
+        assert dtype.tz is not None and frame[name].isna().tolist() == [False, True]
+        utc = relation.numpy()[name]
+        assert frame[name][0] == pd.Timestamp(utc[0], tz="UTC") and np.isnat(utc[1])
+    offsets = {name: frame[name][0].utcoffset().total_seconds() / 3600 for name in frame}
+    assert offsets == {"tokyo": 9, "st_johns": -3.5, "delhi": 5.5, "cairo": 2}
 
 
 def test_empty_results(weather):

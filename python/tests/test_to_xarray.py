@@ -55,12 +55,34 @@ def test_dimensions_are_marked_or_named(cells):
     assert session.sql("SELECT avg(t) AS mean, lat FROM t GROUP BY lat").to_xarray()["mean"].dims == ("lat",)
     with pytest.raises(tet_sql.Error, match=r"to_xarray\(dims=\[...\]\)"):
         session.sql("SELECT value FROM generate_series(1, 3)").to_xarray()
+    with pytest.raises(tet_sql.Error, match="the result has 3 rows but no column that is a dimension"):
+        session.sql("SELECT value FROM generate_series(1, 3)").to_xarray(dims=[])
     with pytest.raises(tet_sql.Error, match="no column x, expected one of value"):
         session.sql("SELECT value FROM generate_series(1, 3)").to_xarray(dims=["x"])
     with pytest.raises(tet_sql.Error, match="several rows have the same coordinates along lat"):
         session.sql("SELECT lat, t FROM t").to_xarray(dims=["lat"])
     one = session.sql("SELECT time, avg(t) AS mean FROM t WHERE time = '2024-01-02' GROUP BY time").to_xarray()
     assert one["mean"].shape == (1,) and one["mean"].values[0] == 8.5
+
+
+@pytest.mark.parametrize("dims", [None, []])
+def test_a_single_row_has_no_dimensions(cells, dims):
+    query = """
+        SELECT avg(t) AS mean, max(time) AS last, min(site) AS site, count(*) AS n, sum(t) FILTER (WHERE t < 0) AS nothing,
+               bool_and(t > 3) AS warm, [min(t)] AS list FROM this
+    """
+    found = cells.assign_attrs(units="K").tet.sql(query).to_xarray(dims)
+    assert found.sizes == {} and found["mean"].attrs == {"units": "K"}
+    assert found["mean"].item() == 11.5 and found.n.item() == 24 and np.isnan(found.nothing)
+    assert found["last"].values == np.datetime64("2024-01-04") and found.site.item() == "a"
+    assert not found.warm.item() and found.list.item() == [0.0]
+
+
+def test_scalar_variables_round_trip():
+    cftime = pytest.importorskip("cftime")
+    coords = {"member": "r1", "height": 2.0, "date": cftime.Datetime360Day(2001, 2, 30)}
+    given = xr.Dataset({"t": 5.0, "n": 3, "name": "x"}, coords, {"title": "scalars"})
+    xr.testing.assert_identical(given.tet.sql("SELECT * FROM this").to_xarray(), given)
 
 
 def test_attributes_of_datasets(cells):

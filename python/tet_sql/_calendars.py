@@ -17,12 +17,24 @@ CALENDAR = "calendar"
 _DATE = re.compile(r"(-?\d{1,5})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
 
 
+def is_missing(value: Any) -> bool:
+    """Returns ``True`` for ``None``, NaN, NaT and ``pandas.NA``."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        # `pandas.NA` is neither equal to itself nor different.
+        return True
+    except ValueError:
+        # Arrays are compared cell by cell.
+        return False
+
+
 def calendar_of(values: Iterable[Any]) -> str | None:
     """Returns the calendar of ``cftime`` objects, which may be missing (``None`` or NaN).
 
     Returns ``None`` for other values, or if the calendars differ.
     """
-    calendars = {getattr(value, CALENDAR, None) for value in values if value is not None and value == value}
+    calendars = {getattr(value, CALENDAR, None) for value in values if not is_missing(value)}
     return calendars.pop() if len(calendars) == 1 else None
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
-from ._calendars import CALENDAR, calendar_of
+from ._calendars import CALENDAR, calendar_of, is_missing
 from ._libraries import library
 from ._metadata import ATTRIBUTES, CALENDAR_MARK, COORDINATE, DIMS, DTYPE, INDEX, encoded
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 #: The number of cells of a chunk of an array in memory.
 CHUNK_CELLS = 1 << 20
+#: The number from which on integers are not exact in float64.
+EXACT_INTEGERS = 1 << 53
+#: The maximum number of cells in which texts are repeated, with eight bytes of memory each.
+REPEATED_TEXTS = 1 << 27
 
 
 def register(
@@ -69,34 +74,71 @@ def _register_array(
         raise ValueError(f"coords has {unknown[0]!r}, which is not one of the dimensions {dims}")
     axes = []
     for dim, extent in zip(dims, array.shape):
+        if np.ma.is_masked(coords.get(dim)):
+            raise ValueError(f"the coordinates of {dim} have masked values, expected a value at every index")
         along = np.asarray(coords[dim]) if dim in coords else np.arange(extent)
         if along.shape != (extent,):
             raise ValueError(f"the coordinates of {dim} have shape {along.shape}, expected ({extent},)")
         axes.append(_in_memory(dim, {} if dim in coords else {INDEX: ""}, along))
     column = name if "value" in dims else "value"
-    session.register_grid(name, axes, [_in_memory(column, {}, array)], _chunk_shape(array.shape))
+    session.register_grid(name, axes, [_in_memory(column, {}, _unmasked(name, array))], _chunk_shape(array.shape))
+
+
+def _unmasked(name: str, array: numpy.ndarray) -> numpy.ndarray:
+    """Returns a masked array with NaN, NaT or ``None`` in its masked cells, and any other array as it is.
+
+    Integers become ``float64``.
+    """
+    np = library("numpy", "registering an array")
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if not np.ma.is_masked(array):
+        return array.data
+    dtype = array.dtype
+    if _supported(name, dtype) is None:
+        dtype = np.dtype(object)
+    elif dtype.kind in "iu":
+        dtype = np.dtype("float64")
+    elif dtype.kind == "b":
+        raise _tet_sql.UnsupportedError(
+            f"{name} is a masked array of booleans, which cannot be NULL: register array.astype('int8') or "
+            "array.filled(value)"
+        )
+    cells = array.data.astype(dtype)
+    # NumPy converts `None` to NaN or NaT.
+    cells[array.mask] = None
+    if array.dtype.kind in "iu" and (np.abs(cells) >= EXACT_INTEGERS).any():
+        raise _tet_sql.UnsupportedError(
+            f"{name} is a masked array of type {array.dtype} with integers of 2^53 or more, which are not exact in "
+            "float64: register array.astype('float64') or array.filled(value)"
+        )
+    return cells
 
 
 def _register_dataset(session: Any, name: str, dataset: xarray.Dataset) -> None:
     np = library("numpy", "registering a Dataset")
-    variables = dict(dataset.data_vars)
-    if not variables:
+    if not dataset.data_vars:
         raise ValueError("the Dataset has no data variables")
-    widest = max(variables.values(), key=lambda variable: variable.ndim)
-    dims = list(widest.dims)
-    for variable_name, variable in variables.items():
+    variables, errors = _readable(dataset.data_vars)
+    if not variables:
+        raise errors[0]
+    widest = max(variables, key=lambda key: variables[key][0].ndim)
+    dims = list(variables[widest][0].dims)
+    for key, (variable, _) in variables.items():
         further = [dim for dim in variable.dims if dim not in dims]
         if further:
             raise ValueError(
-                f"variable {variable_name} has the dimension {further[0]}, which {widest.name} with the dimensions "
+                f"variable {key} has the dimension {further[0]}, which {widest} with the dimensions "
                 f"{', '.join(map(str, dims))} does not have: register the variables as two tables, such as "
-                f"dataset[[{variable_name!r}]]"
+                f"dataset[[{key!r}]]"
             )
-    coordinates = {
+    others = {
         key: variable
         for key, variable in dataset.coords.items()
         if key not in dims and set(variable.dims) <= set(dims)
     }
+    coordinates, more_errors = _readable(others)
+    left_out = [str(error) for error in errors + more_errors]
     shape = tuple(dataset.sizes[dim] for dim in dims)
     shared = {ATTRIBUTES: json.dumps(encoded(dataset.attrs), sort_keys=True)} if dataset.attrs else {}
     axes = []
@@ -109,37 +151,63 @@ def _register_dataset(session: Any, name: str, dataset: xarray.Dataset) -> None:
             axes.append(_in_memory(str(dim), metadata, coordinate.values))
         else:
             axes.append(_in_memory(str(dim), {INDEX: ""} | shared, np.arange(dataset.sizes[dim])))
-    columns = [
-        _column(str(key), variable.variable, ({COORDINATE: ""} if key in coordinates else {}) | shared, dims, shape)
-        for key, variable in (coordinates | variables).items()
-    ]
+    columns = []
+    for key, (variable, texts) in (coordinates | variables).items():
+        if texts is not None and variable.size < math.prod(shape) and math.prod(shape) > REPEATED_TEXTS:
+            left_out.append(f"{key} has texts that are repeated in more than {REPEATED_TEXTS:,} cells")
+            continue
+        marks = ({COORDINATE: ""} if key in coordinates else {}) | shared
+        columns.append(_column(str(key), variable, texts, marks, dims, shape))
     session.register_grid(name, axes, columns, _chunks_of(variables, dims, shape))
+    for reason in left_out:
+        warnings.warn(f"{reason}; the variable is left out", stacklevel=4)
+
+
+def _readable(
+    variables: Mapping[Any, xarray.DataArray],
+) -> tuple[dict[Any, tuple[xarray.Variable, list[str] | None]], list[_tet_sql.UnsupportedError]]:
+    """Returns the variables whose types SQL has, and errors for the others.
+
+    A variable of texts is loaded, and returned as indices of its distinct texts, which are returned with it.
+    """
+    found = {}
+    errors = []
+    for key, array in variables.items():
+        variable: xarray.Variable = array.variable
+        texts = None
+        try:
+            if _supported(str(key), variable.dtype) is None:
+                attributes, indices, texts = _indexed(str(key), variable.attrs, variable.values)
+                variable = variable.copy(data=indices)
+                variable.attrs = attributes
+            found[key] = variable, texts
+        except _tet_sql.UnsupportedError as error:
+            errors.append(error)
+    return found, errors
 
 
 def _column(
-    name: str, variable: xarray.Variable, marks: dict[str, str], dims: list[Any], shape: tuple[int, ...]
+    name: str,
+    variable: xarray.Variable,
+    texts: list[str] | None,
+    marks: dict[str, str],
+    dims: list[Any],
+    shape: tuple[int, ...],
 ) -> Any:
     """Returns a variable over these dimensions, along some of which it may be repeated."""
     np = library("numpy", "registering a Dataset")
     metadata = encoded(variable.attrs) | marks
     if set(variable.dims) != set(dims):
         metadata[DIMS] = json.dumps([str(dim) for dim in variable.dims])
-    dtype = _supported(variable.dtype)
+    dtype = _supported(name, variable.dtype)
     # xarray has no public test for arrays that are read on access.
-    is_in_memory = variable._in_memory
-    if is_in_memory and (tuple(variable.dims) == tuple(dims) or dtype is None):
-        values = variable.values if dtype is None else variable.values.astype(dtype, copy=False)
-        if dtype is None:
-            texts = values.transpose([variable.dims.index(dim) for dim in dims if dim in variable.dims])
-            expanded = [size if dim in variable.dims else 1 for dim, size in zip(dims, shape)]
-            values = np.broadcast_to(texts.reshape(expanded), shape)
-        if dtype is None or values.flags.c_contiguous:
-            return _in_memory(name, metadata, values)
-    if dtype is None:
-        raise TypeError(f"variable {name} of type {variable.dtype} is not in memory: load it first")
+    if variable._in_memory and tuple(variable.dims) == tuple(dims):
+        values = variable.values.astype(dtype, copy=False)
+        if values.flags.c_contiguous:
+            return _tet_sql.Variable(name, metadata, np.require(values, dtype, ["C", "A"]), texts)
     positions = [axis for axis, dim in enumerate(dims) if dim in variable.dims]
 
-    def read(starts: list[int], ends: list[int]) -> numpy.ndarray:
+    def read(starts: Sequence[int], ends: Sequence[int]) -> numpy.ndarray:
         box = {dims[axis]: slice(starts[axis], ends[axis]) for axis in positions}
         found = variable.isel(box).transpose(*(dims[axis] for axis in positions)).values
         extents = [end - start for start, end in zip(starts, ends)]
@@ -147,14 +215,22 @@ def _column(
         repeated = np.broadcast_to(found.reshape(expanded), extents)
         return np.require(repeated, dtype, ["C", "A"])
 
+    if texts is not None:
+        # The extension module takes texts only in memory.
+        return _tet_sql.Variable(name, metadata, read([0] * len(shape), shape), texts)
     return _tet_sql.Variable.lazy(name, metadata, shape, dtype.str, read)
 
 
-def _supported(dtype: Any) -> Any:
+def _supported(name: str, dtype: Any) -> Any:
     """Returns the type in which values are read; ``None`` for texts and other objects."""
     np = library("numpy", "registering an array")
-    if dtype.kind in "OUST":
+    if dtype.kind in "OUST" or not isinstance(dtype, np.dtype):
+        # Values of types of pandas are objects in NumPy.
         return None
+    if dtype.kind not in "biufmM" or dtype.itemsize > 8:
+        raise _tet_sql.UnsupportedError(
+            f"{name} has the type {dtype}, expected booleans, numbers of up to 64 bits, texts or times"
+        )
     if dtype.kind in "mM":
         unit, count = np.datetime_data(dtype)
         if count != 1 or unit not in ("s", "ms", "us", "ns"):
@@ -165,21 +241,31 @@ def _supported(dtype: Any) -> Any:
 def _in_memory(name: str, metadata: dict[str, str], array: numpy.ndarray) -> Any:
     """Returns an array, which is copied only if its cells are not plain and in row-major order."""
     np = library("numpy", "registering an array")
-    dtype = _supported(array.dtype)
+    dtype = _supported(name, array.dtype)
     if dtype is not None:
         return _tet_sql.Variable(name, metadata, np.require(array, dtype, ["C", "A"]))
-    if calendar := calendar_of(array.reshape(-1).tolist()):
+    metadata, indices, texts = _indexed(name, metadata, array)
+    return _tet_sql.Variable(name, metadata, indices, texts)
+
+
+def _indexed(
+    name: str, attributes: Mapping[Any, Any], array: numpy.ndarray
+) -> tuple[dict[Any, Any], numpy.ndarray, list[str]]:
+    """Returns an array of texts, or of objects that become texts, as indices of the distinct texts.
+
+    The first value has the attributes of the array, and names the calendar of dates.
+    """
+    np = library("numpy", "registering an array")
+    values = array.reshape(-1).tolist()
+    if calendar := calendar_of(values):
         # An attribute of the object with this name is kept.
-        metadata = {CALENDAR: calendar} | metadata | {CALENDAR_MARK: calendar}
+        attributes = {CALENDAR: calendar, **attributes, CALENDAR_MARK: calendar}
     numbers: dict[str, int] = {}
-    indices = np.empty(array.shape, dtype=np.int64)
-    for cell, value in enumerate(array.reshape(-1).tolist()):
-        if value is None or value != value:
-            indices.reshape(-1)[cell] = -1
-            continue
-        text = _as_text(name, value)
-        indices.reshape(-1)[cell] = numbers.setdefault(text, len(numbers))
-    return _tet_sql.Variable(name, metadata, indices, list(numbers))
+    indices = np.full(len(values), -1, dtype=np.int64)
+    for cell, value in enumerate(values):
+        if not is_missing(value):
+            indices[cell] = numbers.setdefault(_as_text(name, value), len(numbers))
+    return dict(attributes), indices.reshape(array.shape), list(numbers)
 
 
 def _as_text(name: str, value: Any) -> str:
@@ -189,18 +275,22 @@ def _as_text(name: str, value: Any) -> str:
         return value.decode()
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    raise TypeError(f"{name} has a value of type {type(value).__name__}, expected numbers, times or texts")
+    raise _tet_sql.UnsupportedError(
+        f"{name} has the type object and a value of type {type(value).__name__}, expected texts or times"
+    )
 
 
-def _chunks_of(variables: dict[Any, Any], dims: list[Any], shape: tuple[int, ...]) -> list[int]:
+def _chunks_of(
+    variables: Mapping[Any, tuple[xarray.Variable, Any]], dims: list[Any], shape: tuple[int, ...]
+) -> list[int]:
     """Returns the chunks of the first variable that has chunks, or chunks of an array in memory."""
-    for variable in variables.values():
+    for variable, _ in variables.values():
         if list(variable.dims) != dims:
             continue
         if variable.chunks is not None:
             return [max(1, sizes[0]) for sizes in variable.chunks]
         preferred = variable.encoding.get("preferred_chunks")
-        if preferred and not variable.variable._in_memory:
+        if preferred and not variable._in_memory:
             return [max(1, preferred.get(dim, extent)) for dim, extent in zip(dims, shape)]
     return _chunk_shape(shape)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._chart import Chart
 from ._libraries import library
-from ._numpy import values
+from ._numpy import time_zone, values
 from ._progress import Progress, display
 from ._schema import Schema
 from ._to_xarray import dataset
@@ -83,9 +83,16 @@ class Relation:
         return library("pyarrow", "Relation.arrow()").table(self._collect())
 
     def df(self) -> pandas.DataFrame:
-        """The result as a pandas ``DataFrame``."""
+        """The result as a pandas ``DataFrame``. Times keep their time zone."""
         pandas = library("pandas", "Relation.df()")
-        return pandas.DataFrame(self.numpy(), copy=False)
+        batches = self._collect()
+        columns: dict[str, Any] = {}
+        for column in batches.columns():
+            columns[column.name] = values(column, batches)
+            if zone := time_zone(column):
+                times = pandas.DatetimeIndex(columns[column.name], tz="UTC")
+                columns[column.name] = times.tz_convert(zone)
+        return pandas.DataFrame(columns, copy=False)
 
     def pl(self) -> polars.DataFrame:
         """The result as a Polars ``DataFrame``."""
@@ -95,6 +102,7 @@ class Relation:
         """The columns of the result as NumPy arrays, by name.
 
         Nulls are NaN or NaT. Integers with nulls become ``float64``; texts, and booleans with nulls, become objects.
+        Times with a time zone are in UTC, because NumPy has no time zones.
         """
         batches = self._collect()
         return {column.name: values(column, batches) for column in batches.columns()}
@@ -103,8 +111,8 @@ class Relation:
         """The result as an xarray ``Dataset``, with coordinates, units and attributes.
 
         ``dims`` are the columns that become dimensions. By default, they are the dimensions of arrays among the
-        columns. Rows in the order of the dimensions are reshaped; others are put in their places, and cells without a
-        row are missing.
+        columns. A single row may have none. Rows in the order of the dimensions are reshaped; others are put in their
+        places, and cells without a row are missing. Times with a time zone are in UTC.
         """
         return dataset(self._collect(), dims)
 

@@ -163,10 +163,11 @@ class Session:
         """Makes an object a table, in place of the one that was registered with the same name before.
 
         - An xarray ``Dataset`` or ``DataArray`` becomes a table of its dimensions, its coordinates and its variables.
-          Arrays in memory are not copied, and others are read chunk by chunk. Variables with fewer dimensions are
-          repeated along the others.
+          Arrays in memory are not copied, and others are read chunk by chunk, except texts, which are loaded.
+          Variables with fewer dimensions are repeated along the others. Variables of complex numbers, or of objects
+          other than texts and times, are left out with a warning.
         - A NumPy array becomes a table of its dimensions and the column ``value``. ``dims`` names the dimensions,
-          and ``coords`` has the coordinates along some of them.
+          and ``coords`` has the coordinates along some of them. Masked cells are NULL.
         - A pandas or Polars frame, and any other object with ``__arrow_c_stream__``, becomes a table of its columns.
 
         >>> import numpy as np

@@ -25,16 +25,16 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
     columns = {column.name: column for column in batches.columns()}
     if dims is None:
         dims = [name for name, column in columns.items() if DIMENSION in column.metadata]
-        if not dims:
-            raise _tet_sql.Error(
-                f"no column of the result is a dimension of an array: name the dimensions among {', '.join(columns)} "
-                "with to_xarray(dims=[...])"
-            )
+    rows = len(batches)
+    if not dims and rows != 1:
+        raise _tet_sql.Error(
+            f"the result has {rows} rows but no column that is a dimension of an array: name the dimensions among "
+            f"{', '.join(columns)} with to_xarray(dims=[...])"
+        )
     unknown = [name for name in dims if name not in columns]
     if unknown:
         raise _tet_sql.Error(f"the result has no column {unknown[0]}, expected one of {', '.join(columns)}")
     axes = [_Axis(columns[name]) for name in dims]
-    rows = len(batches)
     layout = _Reshaped.of(axes, rows) or _Scattered(axes, rows)
     coords = {
         axis.name: (axis.name, *_dated(coordinates, axis.metadata))
@@ -179,7 +179,8 @@ def _collapsed(dims: Sequence[str], array: Any, metadata: dict[str, str]) -> tup
     np = library("numpy", "Relation.to_xarray()")
     own = json.loads(metadata.get(DIMS, "null"))
     if own is not None and set(own) <= set(dims):
-        first = array[tuple(slice(None) if name in own else slice(0, 1) for name in dims)]
+        # The ellipsis makes the cell of an array without dimensions an array, too.
+        first = array[(..., *(slice(None) if name in own else slice(0, 1) for name in dims))]
         # Aggregates and filters can make the values differ.
         if first.size and ((array == first) | ((array != array) & (first != first))).all():
             kept = [name for name in dims if name in own]
@@ -191,6 +192,9 @@ def _collapsed(dims: Sequence[str], array: Any, metadata: dict[str, str]) -> tup
 def _dated(array: Any, metadata: dict[str, str]) -> tuple[Any, dict[str, Any]]:
     """Returns an array and its attributes. Dates as text become objects, which have a calendar themselves."""
     attributes = decoded(metadata)
+    if array.dtype.kind == "M":
+        # They describe the stored numbers, and xarray refuses to encode times that have them.
+        attributes = {key: value for key, value in attributes.items() if key not in ("units", "calendar")}
     calendar = stored_calendar(metadata)
     found = None if calendar is None else dates(array, calendar)
     if found is None:
