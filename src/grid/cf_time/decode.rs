@@ -1,6 +1,8 @@
 //! Decodes the numbers of a time coordinate to timestamps.
 
-use arrow::array::{Array, Int64Array, TimestampMicrosecondArray};
+use arrow::array::{Array, AsArray, TimestampMicrosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use chrono::{DateTime, NaiveDate, NaiveTime};
 
 use crate::grid::cf_time::calendar::Calendar;
@@ -38,29 +40,53 @@ impl CfTime {
         }
     }
 
-    /// Decodes integers to UTC timestamps, rounded down to the microsecond. Nulls stay null.
+    /// Decodes numbers to UTC timestamps: integers are rounded down to the microsecond, floats to the
+    /// nearest. Nulls, NaN and NumPy's "not a time" become null.
     ///
     /// # Errors
     /// Fails if an instant is out of range for a timestamp, or in the Julian part of the standard
-    /// calendar.
+    /// calendar, or if the array is not numeric.
     pub fn decode_values(
         &self,
-        values: &Int64Array,
+        values: &dyn Array,
     ) -> Result<TimestampMicrosecondArray, CfTimeError> {
-        let instant = |value: i64| {
-            let instant = self.reference + i128::from(value) * self.unit;
-            self.timestamp(instant.div_euclid(MICROSECOND))
+        let refused = |found: String, expected: &str| CfTimeError {
+            field: "time",
+            found,
+            expected: expected.to_string(),
         };
-        let times = values.iter().map(|value| match value {
-            None => Ok(None),
-            Some(value) => match instant(value) {
-                Ok(time) => Ok(Some(time)),
-                Err(expected) => Err(CfTimeError {
-                    field: "time",
-                    found: value.to_string(),
-                    expected: expected.to_string(),
-                }),
-            },
+        let cast = |to| {
+            let found = || format!("of type {}", values.data_type());
+            cast(values, &to).map_err(|_| refused(found(), "numbers"))
+        };
+        if values.data_type().is_floating() {
+            let scale = self.scale(OUT_OF_RANGE);
+            let numbers = cast(DataType::Float64)?;
+            let numbers = numbers.as_primitive::<Float64Type>().iter();
+            let times = numbers.map(|number| {
+                let number = number.filter(|number| !number.is_nan());
+                let time = number.map(|number| {
+                    let time = scale.float(number).and_then(|time| self.timestamp(time));
+                    time.map_err(|expected| refused(format!("{number:?}"), expected))
+                });
+                time.transpose()
+            });
+            return times.collect();
+        }
+        let numbers = cast(DataType::Int64)?;
+        if numbers.null_count() > values.null_count() {
+            return Err(refused(
+                "a number of 2^63 or more".to_string(),
+                OUT_OF_RANGE,
+            ));
+        }
+        let times = numbers.as_primitive::<Int64Type>().iter().map(|number| {
+            let time = number.filter(|number| *number != i64::MIN).map(|number| {
+                let instant = self.reference + i128::from(number) * self.unit;
+                let time = self.timestamp(instant.div_euclid(MICROSECOND));
+                time.map_err(|expected| refused(number.to_string(), expected))
+            });
+            time.transpose()
         });
         times.collect()
     }
@@ -102,7 +128,7 @@ mod tests {
 
     use arrow::array::{
         ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
-        UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+        Int64Array, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
     };
 
     use super::*;
@@ -224,6 +250,34 @@ mod tests {
         assert_eq!(decode("s", 4_611_686_018.427_387), 4_611_686_018_427_387);
         assert_eq!(decode("us", 9_007_199_254_740_991.0), 9_007_199_254_740_991);
         assert_eq!(decode("days", 100_000.123_456_789), 8_640_010_666_666_570);
+    }
+
+    #[test]
+    fn values_may_be_missing() {
+        let hours = time("hours since 1970-01-01", "");
+        let integers = Int64Array::from(vec![Some(1), None, Some(i64::MIN)]);
+        let floats = Float64Array::from(vec![Some(0.5), None, Some(f64::NAN)]);
+        for (values, first) in [
+            (&integers as &dyn Array, 3_600_000_000),
+            (&floats, 1_800_000_000),
+        ] {
+            let decoded = hours.decode_values(values).unwrap();
+            assert_eq!((decoded.value(0), decoded.null_count()), (first, 2));
+        }
+        for (values, found) in [
+            (
+                &UInt64Array::from(vec![u64::MAX]) as &dyn Array,
+                "time is a number of 2^63 or more",
+            ),
+            (&Float64Array::from(vec![f64::INFINITY]), "time is inf"),
+            (
+                &Int64Array::from(vec![i64::MAX]),
+                "time is 9223372036854775807",
+            ),
+        ] {
+            let error = hours.decode_values(values).unwrap_err().to_string();
+            assert!(error.starts_with(found), "{error}");
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ async fn coordinate_arrays_named_like_dimensions() {
             "SELECT min(t.value), count(*) FROM time t JOIN t2m USING (time) WHERE lat = 0 AND lon = 0",
         )
         .await;
-        assert_eq!(found, ["0 100"]);
+        assert_eq!(found, ["2024-01-01T00:00:00 100"]);
     }
     let ctx = open(&path, ArrayOptions::new().with_decode_times(false)).await;
     let found = rows(&ctx, "SELECT max(time), arrow_typeof(max(time)) FROM t2m").await;

@@ -11,7 +11,8 @@ use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dty
 use crate::format::io::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
-use crate::provider::adapters::arrays::decoding::Decoding;
+use crate::provider::adapters::arrays::decoding::{Decoding, time};
+use crate::provider::adapters::arrays::names::{base, group};
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::source::{CellFormat, ColumnBounds};
@@ -79,6 +80,39 @@ impl StoredArray {
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
             kept_statistics: CachedStatistics::default(),
+        })
+    }
+
+    /// Returns the array with values in CF units of time decoded, as in xarray, even if no attribute
+    /// names their Arrow type. Values of calendars that timestamps do not have stay numbers.
+    pub fn with_times(mut self, metadata: &DatasetMetadata, options: &ArrayOptions) -> Self {
+        if options.decode_times
+            && matches!(self.decoding, Decoding::None)
+            && let Ok(Some(time)) = time(self.bounded().unwrap_or(metadata))
+            && time.has_timestamps()
+        {
+            self.decoding = Decoding::Time(time, false);
+        }
+        self
+    }
+
+    /// Returns the metadata of the coordinates whose bounds the array has, if it has no unit itself
+    /// (CF section 7.1).
+    fn bounded(&self) -> Option<&DatasetMetadata> {
+        let has_units = |metadata: &DatasetMetadata| metadata.attrs.contains_key("units");
+        let own = self.file.metadata(&self.dataset);
+        if self.dataset.shape().last() != Some(&2) || own.is_some_and(has_units) {
+            return None;
+        }
+        let name = self.dataset.name();
+        let others = self.file.datasets().iter();
+        let others = others.filter(|other| group(other.name()) == group(name));
+        let mut others = others.filter_map(|other| self.file.metadata(other));
+        others.find(|other| {
+            other
+                .attrs
+                .get("bounds")
+                .is_some_and(|bounds| bounds == base(name))
         })
     }
 

@@ -74,6 +74,7 @@ impl ArrayDataset {
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         let mut warnings = Vec::new();
         let array = StoredArray::try_new(file, dataset, metadata, options, &mut warnings)?;
+        let array = array.with_times(metadata, options);
         let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
         let kept = metadata.attrs.iter();
         let kept = kept.filter(|(key, _)| array.decoding().keeps(key));

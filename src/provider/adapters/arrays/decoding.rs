@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder};
+use arrow::array::{ArrayRef, AsArray, Float64Array, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
@@ -170,9 +170,11 @@ impl Decoding {
         let is_of_storage = UNPACK_ATTRIBUTES.contains(&attribute)
             || PACKED_ALIKE.contains(&attribute)
             || FILL_ATTRIBUTES.contains(&attribute);
-        let is_of_durations = ["units", NUMPY_TYPE].contains(&attribute);
-        !(matches!(self, Self::Unpack { .. }) && is_of_storage
-            || matches!(self, Self::Duration(_)) && is_of_durations)
+        !match self {
+            Self::Unpack { .. } => is_of_storage,
+            Self::Duration(_) => ["units", NUMPY_TYPE].contains(&attribute),
+            Self::None | Self::Text(_) | Self::Time(..) => false,
+        }
     }
 
     /// Returns `true` if a stored number that is not null may decode to null.
@@ -208,17 +210,8 @@ impl Decoding {
                 Ok(Arc::new(texts.finish()))
             }
             Self::Time(time, are_dates) => {
-                // All types accepted by `is_counted_in` cast to Int64.
-                let Ok(numbers) = cast(&stored, &DataType::Int64) else {
-                    return Ok(stored);
-                };
-                // `i64::MIN` is NumPy's "not a time", whatever the fill value is.
-                let numbers = numbers.as_primitive::<Int64Type>().iter();
-                let numbers: Int64Array = numbers
-                    .map(|number| number.filter(|number| *number != i64::MIN))
-                    .collect();
                 let times = time
-                    .decode_values(&numbers)
+                    .decode_values(&stored)
                     .map_err(|error| refused(&location(), &error))?;
                 Ok(match are_dates {
                     // The days of a timestamp in microseconds fit into 32 bits.

@@ -72,7 +72,9 @@ async fn cells_match_tetration() {
         let reference = Reference::open(&path);
         assert_eq!(reference.names(), datasets, "{name}");
         for access in ACCESS {
-            let options = ArrayOptions::new().with_access(access);
+            let options = ArrayOptions::new()
+                .with_access(access)
+                .with_decode_times(false);
             let file = OpenFile::open(&path, options.clone()).await.unwrap();
             let raw = options.with_nan_as_null(false).with_fill_as_null(false);
             let raw = OpenFile::open(&path, raw).await.unwrap();

@@ -59,7 +59,11 @@ async fn missing_coordinates_do_not_fail_other_tables() {
         assert_eq!(obs, ["0", "1", "2"], "{table}");
     }
     let sql = "SELECT time.value, temp.value FROM temp JOIN time USING (obs)";
-    let expected = ["0.0 1.0", "NULL 2.0", "2.0 3.0"];
+    let expected = [
+        "2020-01-01T00:00:00 1.0",
+        "NULL 2.0",
+        "2020-01-01T02:00:00 3.0",
+    ];
     assert_eq!(rows(&ctx, sql).await, expected);
     let sql = "SELECT station, value FROM flow";
     assert_eq!(rows(&ctx, sql).await, ["Ulm 1.0", " 2.0", "Bonn 3.0"]);
@@ -250,4 +254,23 @@ async fn damaged_files_are_not_sound() {
     assert!(verified(open()).ok);
     std::fs::write(zarr.join("t/zarr.json"), "{").unwrap();
     assert!(!verified(open()).ok);
+}
+
+/// The expected times are those of xarray. Bounds have the unit of the coordinates that name them.
+#[tokio::test]
+async fn bounds_of_times_are_times() {
+    let ctx = open(&path("cf_2000.nc"), ArrayOptions::new()).await;
+    let sql = "SELECT arrow_typeof(value), value FROM time_bnds WHERE time < '2000-03' ORDER BY time, bnds";
+    let times = ["2000-01-01", "2000-02-01", "2000-02-01", "2000-03-03"];
+    let expected = times.map(|day| format!("Timestamp(µs) {day}T00:00:00"));
+    assert_eq!(rows(&ctx, sql).await, expected);
+    let sql = "SELECT count(*) FROM time_bnds WHERE value >= '2000-02'";
+    assert_eq!(
+        rows(&ctx, sql).await,
+        [rows(&ctx, "SELECT count(*) - 1 FROM time_bnds").await[0].as_str()]
+    );
+    let options = ArrayOptions::new().with_decode_times(false);
+    let ctx = open(&path("cf_2000.nc"), options).await;
+    let sql = "SELECT value FROM time_bnds WHERE time = 0 ORDER BY bnds";
+    assert_eq!(rows(&ctx, sql).await, ["0.0", "31.0"]);
 }

@@ -23,7 +23,9 @@ const MAX_TABLES: usize = 6;
 
 /// Opens a file and describes its tables.
 pub fn open(path: &Path, access: Access) -> Vec<ArrayTable> {
-    let options = ArrayOptions::new().with_access(access);
+    let options = ArrayOptions::new()
+        .with_access(access)
+        .with_decode_times(false);
     let Ok(schema) = ArraySchema::open("f", path, options.clone()) else {
         return Vec::new();
     };
