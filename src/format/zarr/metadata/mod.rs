@@ -111,7 +111,10 @@ impl Description {
         check_total(&shape, &element)?;
         let mut filters = Vec::new();
         for filter in field(array, "filters").as_array().into_iter().flatten() {
-            filters.push(filter.clone());
+            let id = field(filter, "id").as_str().unwrap_or_default();
+            if !acts_on_writing_only(id, filter, dtype) {
+                filters.push(filter.clone());
+            }
         }
         if element.kind == CellKind::Text(TextKind::Variable) {
             let is_texts = |filter: &Value| field(filter, "id") == "vlen-utf8";
@@ -205,7 +208,8 @@ impl Description {
         if transformers.as_array().is_some_and(|list| !list.is_empty()) {
             return Err(unexpected("storage_transformers", transformers, "none"));
         }
-        let chain = Chain::of_v3(codecs, is_text).map_err(|found| format!("codecs: {found}"))?;
+        let chain = Chain::of_v3(&without_rounding(codecs, data_type), is_text)
+            .map_err(|found| format!("codecs: {found}"))?;
         let fill = field(document, "fill_value");
         let keys = ChunkKeys::of_v3(document.get("chunk_key_encoding"))?;
         let metadata = json!({
@@ -252,6 +256,29 @@ impl Description {
             zarrs,
         };
         Ok((description, metadata))
+    }
+}
+
+/// Returns the codecs of version 3 without those that only act on writing.
+fn without_rounding(codecs: &Value, data_type: &Value) -> Value {
+    let Some(list) = codecs.as_array() else {
+        return codecs.clone();
+    };
+    let acts = |codec: &&Value| {
+        let name = field(codec, "name").as_str().unwrap_or_default();
+        let name = name.strip_prefix("numcodecs.").unwrap_or(name);
+        !acts_on_writing_only(name, field(codec, "configuration"), data_type)
+    };
+    list.iter().filter(acts).cloned().collect()
+}
+
+/// Returns `true` for filters that round values when they are written, and leave them when they are read.
+fn acts_on_writing_only(name: &str, configuration: &Value, dtype: &Value) -> bool {
+    let stored = field(configuration, "astype");
+    match name {
+        "bitround" => true,
+        "quantize" => stored.is_null() || stored == dtype,
+        _ => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::prelude::SessionContext;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
 use tet_sql::{ArrayOptions, ArraySchema, Unpack};
 
@@ -323,4 +323,40 @@ async fn codecs_are_named() {
     assert_eq!(rows(&ctx, sql).await, expected);
     let sql = "SELECT DISTINCT codec FROM tet_chunks('zstd')";
     assert_eq!(rows(&ctx, sql).await, ["bytes, zstd"]);
+}
+
+/// Rounded values are stored as they are, so the filters that rounded them have nothing to undo.
+#[tokio::test]
+async fn rounding_filters_leave_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let v2 = |filters: Value| {
+        let array = json!({"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "<f4", "order": "C",
+                           "compressor": null, "fill_value": null, "filters": filters});
+        (".zarray", "0", array)
+    };
+    let v3 = |codecs: Value| {
+        let array = json!({"zarr_format": 3, "node_type": "array", "shape": [3], "data_type": "float32",
+                           "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3]}},
+                           "chunk_key_encoding": {"name": "default"}, "fill_value": 0.0, "codecs": codecs});
+        ("zarr.json", "c/0", array)
+    };
+    let bytes = json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let arrays = [
+        v2(json!([{"id": "bitround", "keepbits": 8}])),
+        v2(json!([{"id": "quantize", "digits": 1, "dtype": "<f4", "astype": "<f4"}])),
+        v3(json!([{"name": "bitround", "configuration": {"keepbits": 8}}, bytes])),
+        v3(
+            json!([{"name": "numcodecs.quantize", "configuration": {"digits": 1, "dtype": "<f4"}}, bytes]),
+        ),
+    ];
+    for (number, (document, chunk, array)) in arrays.iter().enumerate() {
+        let path = folder.path().join(format!("{number}.zarr"));
+        std::fs::create_dir_all(path.join(chunk).parent().unwrap()).unwrap();
+        std::fs::write(path.join(document), array.to_string()).unwrap();
+        let cells = [1.5f32, 2.0, -0.25].map(f32::to_le_bytes);
+        std::fs::write(path.join(chunk), cells.concat()).unwrap();
+        let sql = format!("SELECT value FROM '{}'", path.display());
+        let found = rows(&session(), &sql).await;
+        assert_eq!(found, ["1.5", "2.0", "-0.25"], "{array}");
+    }
 }
