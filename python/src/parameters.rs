@@ -88,7 +88,7 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarAndMetadata> {
             &DataType::Timestamp(TimeUnit::Nanosecond, None),
         )?
     } else if value.get_type().name()? == "timedelta64" {
-        // In other units, an item may be a number.
+        // `item` returns an integer for units that `datetime.timedelta` does not have, such as nanoseconds.
         return self::scalar(
             &value
                 .call_method1("astype", ("timedelta64[us]",))?
@@ -105,7 +105,10 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarAndMetadata> {
     Ok(ScalarAndMetadata::new(scalar, None))
 }
 
-/// Converts a `datetime.timedelta`.
+/// Converts a `datetime.timedelta` to microseconds.
+///
+/// # Errors
+/// Returns an `OverflowError` if they do not fit into 64 bits.
 fn duration(delta: &Bound<'_, PyDelta>) -> PyResult<ScalarValue> {
     let field = |name: &str| delta.getattr(name)?.extract::<i64>();
     let microseconds = (field("days")? * 86_400 + field("seconds")?)
@@ -114,15 +117,15 @@ fn duration(delta: &Bound<'_, PyDelta>) -> PyResult<ScalarValue> {
     match microseconds {
         Some(microseconds) => Ok(ScalarValue::DurationMicrosecond(Some(microseconds))),
         None => Err(PyOverflowError::new_err(
-            "a parameter is a duration of 2^63 microseconds or more",
+            "a parameter is a duration outside of the range of 64-bit microseconds",
         )),
     }
 }
 
-/// Checks that a plan uses all parameters.
+/// Checks that a plan uses all parameters that have values.
 ///
 /// # Errors
-/// Returns an error that names a parameter that it does not use.
+/// Fails if a parameter has a value but does not occur in the plan.
 pub fn check_used(plan: &LogicalPlan, values: &ParamValues) -> Result<()> {
     let used = plan.get_parameter_names()?;
     let unused = match values {
@@ -136,7 +139,9 @@ pub fn check_used(plan: &LogicalPlan, values: &ParamValues) -> Result<()> {
     };
     match unused {
         Some(name) => {
-            plan_err!("the statement has no parameter {name}, for which there is a value")
+            plan_err!(
+                "parameter {name} has a value, but the statement does not use it: remove the value, or write {name} in the statement"
+            )
         }
         None => Ok(()),
     }

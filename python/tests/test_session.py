@@ -79,7 +79,7 @@ def test_parameters(weather):
     with pytest.raises(tet_sql.Error):
         weather.sql("SELECT $1 AS one", []).arrow()
     for unused in ([1, 2], {"1": 1, "south": 2}):
-        with pytest.raises(tet_sql.Error, match="the statement has no parameter"):
+        with pytest.raises(tet_sql.Error, match="has a value, but the statement does not use it"):
             weather.sql("SELECT $1 AS one", unused)
 
 

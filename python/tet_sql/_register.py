@@ -225,7 +225,7 @@ def _supported(name: str, dtype: Any) -> Any:
     """Returns the type in which values are read; ``None`` for texts and other objects."""
     np = library("numpy", "registering an array")
     if dtype.kind in "OUST" or not isinstance(dtype, np.dtype):
-        # Values of types of pandas are objects in NumPy.
+        # NumPy stores values of pandas' own types as objects.
         return None
     if dtype.kind not in "biufmM" or dtype.itemsize > 8:
         raise _tet_sql.UnsupportedError(

@@ -193,7 +193,7 @@ def _dated(array: Any, metadata: dict[str, str]) -> tuple[Any, dict[str, Any]]:
     """Returns an array and its attributes. Dates as text become objects, which have a calendar themselves."""
     attributes = decoded(metadata)
     if array.dtype.kind == "M":
-        # They describe the stored numbers, and xarray refuses to encode times that have them.
+        # `units` and `calendar` describe the stored numbers, and xarray refuses to encode times that have them.
         attributes = {key: value for key, value in attributes.items() if key not in ("units", "calendar")}
     calendar = stored_calendar(metadata)
     found = None if calendar is None else dates(array, calendar)

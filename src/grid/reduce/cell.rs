@@ -390,7 +390,8 @@ impl<C: Cell> Keep<C> for Within<C> {
 }
 
 impl<C: Cell> Within<C> {
-    /// Returns a number that is not within the bounds, if the type has one.
+    /// Returns a cell outside of the bounds, which is NaN for floating-point numbers, or `None` if the
+    /// bounds include all values of the type.
     pub fn outside(self) -> Option<C> {
         let candidates = [C::from_pattern(u64::MAX), C::LOWEST, C::HIGHEST];
         candidates.into_iter().find(|cell| !self.keeps(*cell))

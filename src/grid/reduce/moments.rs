@@ -165,11 +165,11 @@ impl<C: Number> Moments<C> {
             match (self.within, self.fill) {
                 (None, None) => self.add_piece(&piece, target, Numbers),
                 (None, Some(fill)) => self.add_piece(&piece, target, ExceptFill { fill }),
-                // Bounds without a fill value have no kernels of their own: any other number that
-                // is skipped serves as fill value.
+                // Without a fill value, a cell outside of the bounds serves as one, so that bounds
+                // need only one set of kernels.
                 (Some(within), fill) => match fill.or_else(|| within.outside()) {
                     Some(fill) => self.add_piece(&piece, target, WithinExceptFill { within, fill }),
-                    // All integers: one of them, and the others.
+                    // The bounds include every integer: reduce all but the min, then the min alone.
                     None => {
                         let [min, max] = [C::LOWEST, C::HIGHEST];
                         let others = WithinExceptFill { within, fill: min };

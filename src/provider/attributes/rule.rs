@@ -1,22 +1,23 @@
 //! The analyzer rule that keeps attributes out of plans and adds them to results.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{MapBuilder, StringBuilder};
 use arrow::datatypes::FieldRef;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection, TableScanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, TableScanBuilder, Union};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::attributes::has_attributes;
 use crate::provider::attributes::lineage::{self, Input};
 use crate::provider::attributes::plain_table::PlainTable;
+use crate::provider::rules::names::change_expressions;
 
 /// The DataFusion function that reads an attribute of a column.
 const READER: &str = "arrow_metadata";
@@ -132,9 +133,29 @@ fn read_plainly(plan: LogicalPlan) -> Result<LogicalPlan> {
             let scan = TableScanBuilder::from(scan).build()?;
             Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
         }
+        // DataFusion does not recompute the schema of a union.
+        LogicalPlan::Union(union) => {
+            let schema = without_attributes(&union.schema)?;
+            let inputs = union.inputs;
+            Ok(Transformed::yes(LogicalPlan::Union(Union {
+                inputs,
+                schema,
+            })))
+        }
         node => Ok(Transformed::yes(node.recompute_schema()?)),
     })?;
     Ok(plan.data)
+}
+
+/// Returns a schema without the metadata of its columns.
+fn without_attributes(schema: &DFSchema) -> Result<DFSchemaRef> {
+    let columns = schema.iter().map(|(table, field)| {
+        let field = field.as_ref().clone().with_metadata(HashMap::new());
+        (table.cloned(), Arc::new(field))
+    });
+    let metadata = schema.metadata().clone();
+    let plain = DFSchema::new_with_metadata(columns.collect(), metadata)?;
+    Ok(Arc::new(plain))
 }
 
 /// Replaces calls of `arrow_metadata` by their results.
@@ -155,11 +176,8 @@ fn answer_readers(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         };
         let below = Input::of(below, 0);
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expression| {
-            let name = names.save(&expression);
-            let answered = expression.transform_up(|one| answer(one, &below))?;
-            Ok(answered.update_data(|expression| name.restore(expression)))
+        change_expressions(node, |expression| {
+            expression.transform_up(|one| answer(one, &below))
         })
     })?;
     match plan.transformed {

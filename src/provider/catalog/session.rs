@@ -175,7 +175,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         .with_catalog_list(Arc::new(catalogs))
         .with_physical_optimizer_rules(rules);
     order::add_analyzer_rules(builder.analyzer().get_or_insert_default());
-    order::add_optimizer_rule(builder.optimizer().get_or_insert_default());
+    order::add_optimizer_rules(builder.optimizer().get_or_insert_default());
     let ctx: SessionContext = builder.build().into();
     #[cfg(feature = "remote")]
     RemoteStores::install(&ctx);

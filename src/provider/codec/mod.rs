@@ -51,6 +51,7 @@ use crate::provider::join::lookup;
 use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::batch_slices::{Slicing, batch_slices};
+use crate::provider::rules::grouping_sets::groups_of_sets;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
@@ -214,6 +215,7 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
+            (Operator::GroupsOfSets, [input]) => Ok(groups_of_sets(Arc::clone(input))),
             (Operator::BatchSlices(slicing), [input]) => {
                 Ok(batch_slices(Arc::clone(input), slicing))
             }
@@ -285,6 +287,7 @@ pub(in crate::provider) enum Operator {
         stage: Stage,
     },
     BatchSlices(Slicing),
+    GroupsOfSets,
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,

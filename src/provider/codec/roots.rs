@@ -21,7 +21,7 @@ use crate::provider::source::recipe::Recipe;
 const KEY_FILE: &str = "key_file";
 /// The operators that a plan from another process may have, besides scans of arrays and tables in memory.
 /// None of them reads or writes files.
-const OPERATORS: [&str; 20] = [
+const OPERATORS: [&str; 21] = [
     "AggregateExec",
     "ArrayAggregateExec",
     "ArrayJoinAggregateExec",
@@ -32,6 +32,7 @@ const OPERATORS: [&str; 20] = [
     "CooperativeExec",
     "EmptyExec",
     "FilterExec",
+    "GroupingSetsExec",
     "HashJoinExec",
     "ListSlicesExec",
     "LocalLimitExec",

@@ -3,11 +3,14 @@
 
 pub(crate) mod analysis;
 pub(crate) mod batch_slices;
-pub(crate) mod conjunctions;
 pub mod filter_pushdown;
+pub(crate) mod grouping_sets;
 pub(crate) mod logic;
+pub(crate) mod logical;
 pub(crate) mod long_limits;
+pub(crate) mod names;
 pub(crate) mod nested_loops;
+pub(crate) mod null_order_keys;
 pub(crate) mod operators;
 pub(crate) mod order;
 pub(crate) mod pass_through;

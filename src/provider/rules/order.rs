@@ -1,18 +1,22 @@
 //! The order of the rules that [`enable_arrays`](crate::enable_arrays) adds to a session.
 //!
 //! ```text
-//! analyzer     ResultAttributes, CountedSetOperations, ResolveNearest   as written, types unknown
-//!              DataFusion's rules, with WrittenTimes and ComparedDurations as function rewrites
+//! analyzer     ExpressionRewrites, ResultAttributes, CountedSetOperations,
+//!              ResolveNearest                                           as written, types unknown
+//!              DataFusion's rules
 //!              EqualZeros, NullAwareInSubqueries, CombinedInLists,
-//!              BoundedFunctions                                         types are coerced
+//!              EqualZeros, BoundedFunctions                             types are coerced
 //!
-//! logical      BalancedConjunctions    after push_down_filter
+//! logical      NullSafeCrossJoins      in the place of eliminate_cross_join
+//!              NullSafeKeys            in the place of extract_equijoin_predicate
+//!              BalancedConjunctions    after push_down_filter
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
 //!              join_selection
 //!              ArrayProbeSides         corrects the sides that join_selection chose
 //!              ...
+//!              GroupingSets            before properties of groups are used
 //!              ZipJoins                before repartitioning hides scans below joins
 //!              LookupJoins             joins that are not zipped
 //!              AxisWindows             before their inputs are sorted and repartitioned
@@ -20,7 +24,8 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches   on the finished plan
+//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches,
+//!              NullOrderKeys           on the finished plan
 //!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
 
@@ -37,17 +42,17 @@ use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
-use crate::provider::rules::analysis::{
-    ComparedDurations, FixedSizes, ResolveNearest, WrittenTimes,
-};
+use crate::provider::rules::analysis::{ExpressionRewrites, ResolveNearest};
 use crate::provider::rules::batch_slices::SLICE_BATCHES;
-use crate::provider::rules::conjunctions::BalancedConjunctions;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
+use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
 };
+use crate::provider::rules::logical::{BalancedConjunctions, NullSafeCrossJoins, NullSafeKeys};
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
+use crate::provider::rules::null_order_keys::NULL_ORDER_KEYS;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
@@ -81,6 +86,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         #[cfg(feature = "parquet")]
         (Position::First, Arc::new(INEXACT_FLOAT_BOUNDS)),
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
+        (Before(REQUIREMENTS), Arc::new(GROUPING_SETS)),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
@@ -91,6 +97,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),
+        (Last, Arc::new(NULL_ORDER_KEYS)),
         #[cfg(feature = "cluster")]
         (Last, Arc::new(DistributedScans::new())),
     ];
@@ -113,10 +120,22 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
     FilterPushdown::replace_in(rules);
 }
 
-/// Adds the optimizer rule that a session does not have yet. It follows the rule that makes long
-/// chains of AND.
-pub(crate) fn add_optimizer_rule(optimizer: &mut Optimizer) {
+/// Adds the optimizer rules that a session does not have yet. [`BalancedConjunctions`] follows the rule
+/// that makes long chains of AND.
+pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     let rules = &mut optimizer.rules;
+    let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [
+        Arc::new(NullSafeCrossJoins::default()),
+        Arc::new(NullSafeKeys::default()),
+    ];
+    for replacement in replacements {
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.name() == replacement.name());
+        if let Some(rule) = rule {
+            *rule = replacement;
+        }
+    }
     let index_of = |name: &str| rules.iter().position(|rule| rule.name() == name);
     if let Some(index) = index_of(PUSH_DOWN_FILTER)
         && index_of(BalancedConjunctions.name()).is_none()
@@ -132,7 +151,8 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         .iter()
         .any(|rule| rule.name() == ResultAttributes.name())
     {
-        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 3] = [
+        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 4] = [
+            Arc::new(ExpressionRewrites),
             Arc::new(ResultAttributes),
             Arc::new(CountedSetOperations),
             Arc::new(ResolveNearest),
@@ -143,9 +163,6 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(CombinedInLists));
         // Also in the lists that the last rule has made.
         rules.push(Arc::new(EqualZeros));
-        analyzer.function_rewrites.push(Arc::new(FixedSizes));
-        analyzer.function_rewrites.push(Arc::new(WrittenTimes));
-        analyzer.function_rewrites.push(Arc::new(ComparedDurations));
     }
 }
 
@@ -174,8 +191,8 @@ mod tests {
         assert_eq!(names.count(), 2);
         let mut optimizer = Optimizer::new();
         let count = optimizer.rules.len();
-        add_optimizer_rule(&mut optimizer);
-        add_optimizer_rule(&mut optimizer);
+        add_optimizer_rules(&mut optimizer);
+        add_optimizer_rules(&mut optimizer);
         assert_eq!(optimizer.rules.len(), count + 1);
     }
 }

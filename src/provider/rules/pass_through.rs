@@ -28,6 +28,12 @@ pub(in crate::provider) trait PassThrough:
     /// Returns a copy without the state of executions.
     fn fresh(&self) -> Self;
 
+    /// Returns the properties of the operator, by default those of its input. It may declare less, but not
+    /// more.
+    fn properties(&self, input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+        Arc::clone(input.properties())
+    }
+
     /// Executes a partition of the input. The rows keep their columns, order and partitions.
     fn execute(
         &self,
@@ -45,13 +51,18 @@ pub(in crate::provider) trait PassThrough:
 #[derive(Debug)]
 pub(in crate::provider) struct PassThroughExec<P> {
     input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
     action: P,
 }
 
 impl<P: PassThrough> PassThroughExec<P> {
     /// Returns the operator over an input.
     pub fn over(input: Arc<dyn ExecutionPlan>, action: P) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self { input, action })
+        Arc::new(Self {
+            properties: action.properties(&input),
+            input,
+            action,
+        })
     }
 }
 
@@ -67,7 +78,7 @@ impl<P: PassThrough> ExecutionPlan for PassThroughExec<P> {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
+        &self.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {

@@ -34,7 +34,8 @@ macro_rules! pass_on {
     };
 }
 
-type Parsed = ast::Statement;
+// The macro takes identifiers.
+type SqlStatement = ast::Statement;
 
 pass_on! {
     Query: pre_visit_query post_visit_query;
@@ -42,16 +43,17 @@ pass_on! {
     ObjectName: pre_visit_relation post_visit_relation;
     TableFactor: pre_visit_table_factor post_visit_table_factor;
     Expr: pre_visit_expr post_visit_expr;
-    Parsed: pre_visit_statement post_visit_statement;
+    SqlStatement: pre_visit_statement post_visit_statement;
     ValueWithSpan: pre_visit_value post_visit_value;
 }
 
-/// Visits a piece of syntax until the visitor breaks.
+/// Visits a node of the syntax tree and the nodes below it. Returns `Break` if the visitor breaks.
 pub fn walk(node: &impl Visit, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
     node.visit(&mut Shared(visitor))
 }
 
-/// Visits a piece of syntax, which the visitor may change, until the visitor breaks.
+/// Visits a node of the syntax tree and the nodes below it, which the visitor may change. Returns `Break`
+/// if the visitor breaks.
 pub fn walk_mut(
     node: &mut impl VisitMut,
     visitor: &mut dyn VisitorMut<Break = ()>,
@@ -59,7 +61,8 @@ pub fn walk_mut(
     node.visit(&mut SharedMut(visitor))
 }
 
-/// Visits a statement, or the query that it explains or copies, as [`walk`] does.
+/// Visits a statement, or the query that it explains or copies, as [`walk`] does. `COPY` of a table,
+/// `CREATE EXTERNAL TABLE` and `RESET` have nothing to visit.
 pub fn walk_statement(
     statement: &Statement,
     visitor: &mut dyn Visitor<Break = ()>,

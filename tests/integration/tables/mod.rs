@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod coordinates;
+pub mod corrections;
 pub mod exploded;
 pub mod functions;
 pub mod introspection;

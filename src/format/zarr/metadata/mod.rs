@@ -112,7 +112,7 @@ impl Description {
         let mut filters = Vec::new();
         for filter in field(array, "filters").as_array().into_iter().flatten() {
             let id = field(filter, "id").as_str().unwrap_or_default();
-            if !acts_on_writing_only(id, filter, dtype) {
+            if !only_rounds(id, filter, dtype) {
                 filters.push(filter.clone());
             }
         }
@@ -267,13 +267,13 @@ fn without_rounding(codecs: &Value, data_type: &Value) -> Value {
     let acts = |codec: &&Value| {
         let name = field(codec, "name").as_str().unwrap_or_default();
         let name = name.strip_prefix("numcodecs.").unwrap_or(name);
-        !acts_on_writing_only(name, field(codec, "configuration"), data_type)
+        !only_rounds(name, field(codec, "configuration"), data_type)
     };
     list.iter().filter(acts).cloned().collect()
 }
 
 /// Returns `true` for filters that round values when they are written, and leave them when they are read.
-fn acts_on_writing_only(name: &str, configuration: &Value, dtype: &Value) -> bool {
+fn only_rounds(name: &str, configuration: &Value, dtype: &Value) -> bool {
     let stored = field(configuration, "astype");
     match name {
         "bitround" => true,

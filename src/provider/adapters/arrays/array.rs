@@ -11,7 +11,7 @@ use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dty
 use crate::format::io::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
-use crate::provider::adapters::arrays::decoding::{Decoding, time};
+use crate::provider::adapters::arrays::decoding::{Decoding, UNPACK_ATTRIBUTES, time};
 use crate::provider::adapters::arrays::names::{base, group};
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
@@ -84,11 +84,15 @@ impl StoredArray {
     }
 
     /// Returns the array with values in CF units of time decoded, as in xarray, even if no attribute
-    /// names their Arrow type. Values of calendars that timestamps do not have stay numbers.
+    /// names their Arrow type. Packed values, and values of calendars that timestamps do not have, stay
+    /// numbers.
     pub fn with_times(mut self, metadata: &DatasetMetadata, options: &ArrayOptions) -> Self {
         if options.decode_times
             && matches!(self.decoding, Decoding::None)
-            && let Ok(Some(time)) = time(self.bounded().unwrap_or(metadata))
+            && !UNPACK_ATTRIBUTES
+                .iter()
+                .any(|key| metadata.attrs.contains_key(*key))
+            && let Ok(Some(time)) = time(self.coordinates_of_bounds().unwrap_or(metadata))
             && time.has_timestamps()
         {
             self.decoding = Decoding::Time(time, false);
@@ -98,7 +102,7 @@ impl StoredArray {
 
     /// Returns the metadata of the coordinates whose bounds the array has, if it has no unit itself
     /// (CF section 7.1).
-    fn bounded(&self) -> Option<&DatasetMetadata> {
+    fn coordinates_of_bounds(&self) -> Option<&DatasetMetadata> {
         let has_units = |metadata: &DatasetMetadata| metadata.attrs.contains_key("units");
         let own = self.file.metadata(&self.dataset);
         if self.dataset.shape().last() != Some(&2) || own.is_some_and(has_units) {

@@ -173,7 +173,8 @@ impl Decoding {
         !match self {
             Self::Unpack { .. } => is_of_storage,
             Self::Duration(_) => ["units", NUMPY_TYPE].contains(&attribute),
-            Self::None | Self::Text(_) | Self::Time(..) => false,
+            Self::Time(..) => is_of_storage,
+            Self::None | Self::Text(_) => false,
         }
     }
 

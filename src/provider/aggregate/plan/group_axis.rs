@@ -10,6 +10,7 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
+use datafusion::common::utils::normalize_float_zero;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::reassign_expr_columns;
@@ -90,6 +91,8 @@ impl GroupAxis {
             let along = SelectedCoordinates::of(parts[*first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             let values = evaluate(expressions, along.name, coordinates)?;
+            // GROUP BY takes both zeros as equal.
+            let values: Vec<ArrayRef> = values.iter().map(normalize_float_zero).collect();
             let converter = match &mut converter {
                 Some(converter) => converter,
                 None => {

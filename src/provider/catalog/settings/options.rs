@@ -62,7 +62,7 @@ pub struct ArrayOptions {
     /// names, and that lie along some of its dimensions, such as `lat(y, x)`. Off by default. Fixed on
     /// opening.
     pub auxiliary_coordinates: bool,
-    /// Decodes coordinate datasets with CF time units (`hours since 1900-01-01`) to timestamps. On
+    /// Decodes coordinates and values in CF time units (`hours since 1900-01-01`) to timestamps. On
     /// by default. Fixed on opening.
     pub decode_times: bool,
     /// When to unpack values to Float64 by the CF attributes `scale_factor` and `add_offset`. If
@@ -179,7 +179,7 @@ impl ArrayOptions {
         self
     }
 
-    /// Sets whether coordinates in CF time units become timestamps.
+    /// Sets whether coordinates and values in CF time units become timestamps.
     pub fn with_decode_times(mut self, decode_times: bool) -> Self {
         self.decode_times = decode_times;
         self

@@ -138,7 +138,7 @@ fn is_row_wise(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<CooperativeExec>()
         || node.is::<ProjectionExec>()
         || node.is::<UnnestExec>()
-        || node.name() == "ListSlicesExec"
+        || ["GroupingSetsExec", "ListSlicesExec"].contains(&node.name())
 }
 
 /// Returns `true` if an operator may tell the scan below what it needs while both run.

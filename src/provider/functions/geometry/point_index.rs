@@ -54,9 +54,10 @@ pub(crate) struct Positions<'a> {
     y: f64,
     /// The edges that have this `y`.
     edges: Vec<Edge>,
-    /// The bounds of `x` between which no edge has this `y`, exclusive, and the position of all
-    /// points between them.
+    /// The open interval of `x` around the previous point in which no edge has this `y`. Empty if an
+    /// edge may pass at the point.
     between: (f64, f64),
+    /// The position of all points in `between`.
     position: Position,
 }
 

@@ -6,13 +6,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::functions::bounded::{bounded, is_text_or_binary};
 use crate::provider::functions::memory::SessionMemory;
+use crate::provider::rules::names::change_expressions;
 
 /// Replaces `||` of texts and binary values by a bounded function, and the functions that DataFusion
 /// calls for `list || list` and `[x, y]` by bounded ones. Runs after DataFusion has resolved the types.
@@ -78,14 +78,8 @@ impl AnalyzerRule for BoundedFunctions {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let bounded = expression.transform_up(|one| Ok(self.bounded(one, &schema)))?;
-                Ok(match bounded.transformed {
-                    true => bounded.update_data(|expression| name.restore(expression)),
-                    false => bounded,
-                })
+            change_expressions(node, |expression| {
+                expression.transform_up(|one| Ok(self.bounded(one, &schema)))
             })
         })?;
         Ok(plan.data)

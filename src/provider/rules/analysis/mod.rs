@@ -1,16 +1,21 @@
 //! Rewrites of expressions, most of them before DataFusion resolves their types.
 
 mod bounded_functions;
+mod duration_windows;
 mod durations;
 mod fixed_sizes;
 mod nearest;
+mod rewrites;
 mod written_times;
 
 pub(crate) use bounded_functions::BoundedFunctions;
-pub(crate) use durations::ComparedDurations;
-pub(crate) use fixed_sizes::FixedSizes;
 pub(crate) use nearest::ResolveNearest;
-pub(crate) use written_times::WrittenTimes;
+pub(crate) use rewrites::ExpressionRewrites;
+
+use duration_windows::DurationWindows;
+use durations::ComparedDurations;
+use fixed_sizes::FixedSizes;
+use written_times::WrittenTimes;
 
 use datafusion::logical_expr::Operator;
 

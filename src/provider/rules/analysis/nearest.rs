@@ -7,7 +7,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -16,6 +15,7 @@ use crate::provider::catalog::table::ArrayTable;
 use crate::provider::functions::nearest::{Nearest, NearestCoordinate};
 use crate::provider::plans::lineage::origin;
 use crate::provider::rules::analysis::written_times::{text, timestamp};
+use crate::provider::rules::names::change_expressions;
 
 /// Replaces `nearest(lat, 47.6)` by `lat = c`, where `c` is the coordinate of the axis of `lat`
 /// nearest to 47.6. A constant target becomes a constant, any other target becomes a function that
@@ -48,14 +48,11 @@ fn resolve_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
     let inputs: Vec<&LogicalPlan> = inputs.iter().collect();
-    let names = NamePreserver::new(&plan);
-    let resolved = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let resolved = expr.transform_up(|expr| match call(&expr) {
+    let resolved = change_expressions(plan, |expr| {
+        expr.transform_up(|expr| match call(&expr) {
             Some(arguments) => Ok(Transformed::yes(resolve(arguments, &inputs)?)),
             None => Ok(Transformed::no(expr)),
-        })?;
-        Ok(resolved.update_data(|expr| name.restore(expr)))
+        })
     })?;
     // The output names of a node derive from its expressions.
     resolved.map_data(LogicalPlan::recompute_schema)

@@ -15,11 +15,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{HashSet, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::rules::logic::zeros::constant;
+use crate::provider::rules::names::change_expressions;
 
 /// The number of operands from which a chain is balanced.
 const MIN_BALANCED: usize = 32;
@@ -35,14 +35,9 @@ impl AnalyzerRule for CombinedInLists {
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expression| {
-                if !has_list(&expression)? {
-                    return Ok(Transformed::no(expression));
-                }
-                let name = names.save(&expression);
-                let combined = combine(expression)?;
-                Ok(combined.update_data(|expression| name.restore(expression)))
+            change_expressions(node, |expression| match has_list(&expression)? {
+                true => combine(expression),
+                false => Ok(Transformed::no(expression)),
             })
         })?;
         Ok(plan.data)

@@ -1,7 +1,7 @@
 //! -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
 //!
 //! `=` treats 0.0 and -0.0 as equal, but IN lists with four or more items, `CASE x WHEN ...` and
-//! `count(DISTINCT x)` beside other aggregates compare the bits. This rule adds the other zero to lists that contain one,
+//! `count(DISTINCT x)` beside other aggregates, or of an expression with a cast, compare the bits. This rule adds the other zero to lists that contain one,
 //! makes CASE compare with `=`, and replaces -0.0 by 0.0 in the arguments of `count(DISTINCT ...)`.
 
 use std::collections::HashSet;
@@ -10,11 +10,12 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{AggregateFunction, InList};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion::optimizer::AnalyzerRule;
 use half::f16;
+
+use crate::provider::rules::names::change_expressions;
 
 /// Makes `-0.0` equal to `0.0` wherever values are compared for equality.
 #[derive(Debug, Default)]
@@ -36,14 +37,8 @@ impl AnalyzerRule for EqualZeros {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let equal = expression.transform_up(|one| Ok(with_equal_zeros(one, &schema)))?;
-                Ok(match equal.transformed {
-                    true => equal.update_data(|expression| name.restore(expression)),
-                    false => equal,
-                })
+            change_expressions(node, |expression| {
+                expression.transform_up(|one| Ok(with_equal_zeros(one, &schema)))
             })
         })?;
         Ok(plan.data)
@@ -123,7 +118,12 @@ fn is_planned_as_groups(node: &LogicalPlan) -> bool {
         if params.distinct {
             counted.extend(&params.args);
         }
-        params.filter.is_none()
+        // DataFusion's rule does not apply to an argument with a cast, which type coercion may have added.
+        params
+            .args
+            .iter()
+            .all(|argument| matches!(argument, Expr::Column(_)))
+            && params.filter.is_none()
             && params.order_by.is_empty()
             && (params.distinct || matches!(function.func.name(), "sum" | "min" | "max"))
     });

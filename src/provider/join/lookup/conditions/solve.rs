@@ -30,8 +30,9 @@ use crate::provider::plans::below::replace_columns;
 
 /// The maximum number of rows of the build side that a task solves.
 const MAX_ROWS: usize = 8192;
-/// The minimum number of tasks per worker, because some rows have many more candidates than others.
-const PIECES_PER_WORKER: usize = 4;
+/// The number of tasks per worker, unless there are fewer rows: some rows have many more candidates than
+/// others.
+const TASKS_PER_WORKER: usize = 4;
 /// The maximum number of pairs evaluated at a time.
 const MAX_PAIRS: usize = 32 << 10;
 /// The maximum number of pairs evaluated before other tasks can run, unless a single row has more.
@@ -42,10 +43,11 @@ const MANY_CANDIDATES: u64 = 2048;
 
 impl Conditions {
     /// Returns, for each [`AxisSet`], the numbers that match each row of the build side. A row
-    /// matches the cells whose numbers match it in all sets. Up to `workers` tasks share the rows. The memory is accounted for like that of `memory`.
+    /// matches the cells whose numbers match it in all sets. At most `workers` tasks run at a time.
+    /// Memory is reserved from the pool of `memory`.
     ///
     /// # Errors
-    /// Returns an error if a condition fails, or if the memory pool has no space.
+    /// Returns an error if a condition fails, if the memory pool has no space, or if a task panics.
     pub async fn solve_all(
         self: &Arc<Self>,
         rows: &RecordBatch,
@@ -53,7 +55,7 @@ impl Conditions {
         memory: &MemoryReservation,
     ) -> Result<Vec<Runs>> {
         let (count, workers) = (rows.num_rows(), workers.max(1));
-        let fair = count.div_ceil(workers * PIECES_PER_WORKER);
+        let fair = count.div_ceil(workers * TASKS_PER_WORKER);
         let length = fair.clamp(1, MAX_ROWS);
         let pieces = (0..count).step_by(length).map(|start| {
             let some = rows.slice(start, length.min(count - start));
@@ -76,6 +78,7 @@ impl Conditions {
         Ok(all)
     }
 
+    /// Does the same for some of the rows.
     async fn solve(
         self: Arc<Self>,
         rows: RecordBatch,
