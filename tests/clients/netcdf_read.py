@@ -273,6 +273,8 @@ class Case:
                 None if hidden or value != value else value
                 for value, hidden in zip(numpy.ma.getdata(read).ravel().tolist(), numpy.ma.getmaskarray(read).ravel())
             ]
+            if "units" in attributes:
+                values = [None if value is None else instant(variable, value) for value in values]
             if {"scale_factor", "add_offset"} & set(attributes):
                 # netCDF4-python computes in 32 bits if the attributes have 32.
                 most = max((abs(value) for value in values if value is not None), default=0)
@@ -288,13 +290,18 @@ def coordinates(dataset, name, extent):
     variable.set_auto_maskandscale(False)
     values = variable[:]
     if "units" in variable.ncattrs():
-        unit, _, since = variable.units.partition(" since ")
-        start = datetime.datetime.fromisoformat(since) - EPOCH
-        return [(int(value) * UNITS[unit] + round(start.total_seconds())) * 1_000_000 for value in values]
+        return [instant(variable, value) for value in values]
     if values.dtype.str[1:] == "f4":
         # The shortest decimal, as the coordinate is written.
         return [float(str(value)) for value in values]
     return values.tolist()
+
+
+def instant(variable, value):
+    """Returns the time that a number of a variable stands for, in microseconds since 1970."""
+    unit, _, since = variable.units.partition(" since ")
+    start = datetime.datetime.fromisoformat(since) - EPOCH
+    return (int(value) * UNITS[unit] + round(start.total_seconds())) * 1_000_000
 
 
 def compare(expected, table, tolerance):
@@ -302,7 +309,7 @@ def compare(expected, table, tolerance):
     columns = []
     for column in table.columns:
         if pyarrow.types.is_timestamp(column.type):
-            columns.append(column.to_numpy().astype("datetime64[us]").astype("int64").tolist())
+            columns.append(column.cast(pyarrow.timestamp("us")).cast(pyarrow.int64()).to_pylist())
         else:
             columns.append([None if value != value else value for value in column.to_pylist()])
     rows = list(zip(*columns))

@@ -49,10 +49,10 @@ use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
 };
-use crate::provider::rules::logical::{BalancedConjunctions, NullSafeCrossJoins, NullSafeKeys};
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::null_order_keys::NULL_ORDER_KEYS;
+use crate::provider::rules::optimizer::{BalancedConjunctions, NullSafeCrossJoins, NullSafeKeys};
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
