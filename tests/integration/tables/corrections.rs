@@ -8,7 +8,7 @@ use crate::support::cells::data;
 use crate::support::sql::{open, rows, session};
 
 /// Answers that do not depend on arrays.
-const ANSWERS: [(&str, &[&str]); 22] = [
+const ANSWERS: [(&str, &[&str]); 23] = [
     // Both zeros are one value.
     (
         "SELECT count(DISTINCT x % 3) FROM (VALUES (3.0), (-3.0)) t(x)",
@@ -102,6 +102,21 @@ const ANSWERS: [(&str, &[&str]); 22] = [
         "SELECT t > '2024-02' AS g, grouping(t > '2024-02') AS n, count(*) FROM
          (VALUES (TIMESTAMP '2024-01-05'), (TIMESTAMP '2024-03-01')) v(t) GROUP BY CUBE (t > '2024-02') ORDER BY 1",
         &["false 0 1", "true 0 1", "NULL 1 2"],
+    ),
+    (
+        "SELECT x, t > TIMESTAMP '2024-02-01' AS g, grouping(x) AS n, grouping(t > TIMESTAMP '2024-02-01') AS m, count(*)
+         FROM (SELECT x, arrow_cast(t, 'Timestamp(Microsecond, None)') AS t FROM
+         (VALUES (1, '2024-01-05'), (2, '2024-03-01')) v(x, t))
+         GROUP BY CUBE (x, t > TIMESTAMP '2024-02-01') ORDER BY 1, 2",
+        &[
+            "1 false 0 0 1",
+            "1 NULL 0 1 1",
+            "2 true 0 0 1",
+            "2 NULL 0 1 1",
+            "NULL false 1 0 1",
+            "NULL true 1 0 1",
+            "NULL NULL 1 1 2",
+        ],
     ),
     // Rows with a NULL key are peers, in however many batches.
     (
