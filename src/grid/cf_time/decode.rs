@@ -1,8 +1,6 @@
 //! Decodes numbers in CF units of time to timestamps.
 
-use arrow::array::{Array, AsArray, TimestampMicrosecondArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::array::{Array, TimestampMicrosecondArray};
 use chrono::{DateTime, NaiveDate, NaiveTime};
 
 use crate::grid::cf_time::calendar::Calendar;
@@ -50,45 +48,22 @@ impl CfTime {
         &self,
         values: &dyn Array,
     ) -> Result<TimestampMicrosecondArray, CfTimeError> {
-        let refused = |found: String, expected: &str| CfTimeError {
+        let scale = Scale {
             field: "time",
-            found,
-            expected: expected.to_string(),
+            ..self.scale(OUT_OF_RANGE)
         };
-        let cast = |to| {
-            let found = || format!("of type {}", values.data_type());
-            cast(values, &to).map_err(|_| refused(found(), "numbers"))
-        };
-        if values.data_type().is_floating() {
-            let scale = self.scale(OUT_OF_RANGE);
-            let numbers = cast(DataType::Float64)?;
-            let numbers = numbers.as_primitive::<Float64Type>().iter();
-            let times = numbers.map(|number| {
-                let number = number.filter(|number| number.is_finite());
-                let time = number.map(|number| {
-                    let time = scale.float(number).and_then(|time| self.timestamp(time));
-                    time.map_err(|expected| refused(format!("{number:?}"), expected))
-                });
-                time.transpose()
-            });
-            return times.collect();
-        }
-        let numbers = cast(DataType::Int64)?;
-        if numbers.null_count() > values.null_count() {
-            return Err(refused(
-                "a number of 2^63 or more".to_string(),
-                OUT_OF_RANGE,
-            ));
-        }
-        let times = numbers.as_primitive::<Int64Type>().iter().map(|number| {
-            let time = number.filter(|number| *number != i64::MIN).map(|number| {
+        let times = scale.decode_values(
+            values,
+            |number| match number.is_finite() {
+                true => self.timestamp(scale.float(number)?).map(Some),
+                false => Ok(None),
+            },
+            |number| {
                 let instant = self.reference + i128::from(number) * self.unit;
-                let time = self.timestamp(instant.div_euclid(MICROSECOND));
-                time.map_err(|expected| refused(number.to_string(), expected))
-            });
-            time.transpose()
-        });
-        times.collect()
+                self.timestamp(instant.div_euclid(MICROSECOND)).map(Some)
+            },
+        )?;
+        Ok(times.reinterpret_cast())
     }
 
     /// Converts microseconds since 1970 of the calendar to a timestamp. The error says what is

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, DurationMicrosecondArray, DurationNanosecondArray, Int64Array,
-};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
+use arrow::array::{Array, ArrayRef, DurationMicrosecondArray, DurationNanosecondArray};
+use arrow::datatypes::TimeUnit;
 
 use crate::grid::cf_time::scale::Scale;
 use crate::grid::cf_time::{CfTimeError, MICROSECOND, nanoseconds, quoted, split_at_since, trim};
@@ -80,50 +77,13 @@ impl CfDuration {
             field: "duration",
             range: OUT_OF_RANGE,
         };
-        let to = match values.data_type() {
-            DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
-            _ => DataType::Int64,
-        };
-        let unsupported = || CfTimeError {
-            field: "duration",
-            found: format!("of type {}", values.data_type()),
-            expected: "numbers".to_string(),
-        };
-        let numbers = cast(values, &to).map_err(|_| unsupported())?;
-        if numbers.null_count() > values.null_count() {
-            return Err(CfTimeError {
-                field: "duration",
-                found: "a number of 2^63 or more".to_string(),
-                expected: OUT_OF_RANGE.to_string(),
-            });
-        }
-        let finish = |ticks: Result<i128, &'static str>, found: &dyn Fn() -> String| {
-            let ticks = ticks.and_then(|ticks| i64::try_from(ticks).map_err(|_| OUT_OF_RANGE));
-            ticks.map(Some).map_err(|expected| CfTimeError {
-                field: "duration",
-                found: found(),
-                expected: expected.to_string(),
-            })
-        };
-        let ticks: Result<Int64Array, CfTimeError> = match to {
-            DataType::Float64 => {
-                let numbers = numbers.as_primitive::<Float64Type>().iter();
-                let ticks = numbers.map(|number| match number.filter(|number| !number.is_nan()) {
-                    Some(number) => finish(scale.float(number), &|| format!("{number:?}")),
-                    None => Ok(None),
-                });
-                ticks.collect()
-            }
-            _ => {
-                let numbers = numbers.as_primitive::<Int64Type>().iter();
-                let ticks = numbers.map(|number| match number.filter(|one| *one != i64::MIN) {
-                    Some(number) => finish(scale.integer(number.into()), &|| number.to_string()),
-                    None => Ok(None),
-                });
-                ticks.collect()
-            }
-        };
-        let (_, ticks, nulls) = ticks?.into_parts();
+        let finish = |ticks: i128| i64::try_from(ticks).map(Some).map_err(|_| OUT_OF_RANGE);
+        let ticks = scale.decode_values(
+            values,
+            |number| scale.float(number).and_then(finish),
+            |number| scale.integer(number.into()).and_then(finish),
+        )?;
+        let (_, ticks, nulls) = ticks.into_parts();
         Ok(match self.time_unit() {
             TimeUnit::Nanosecond => Arc::new(DurationNanosecondArray::new(ticks, nulls)),
             _ => Arc::new(DurationMicrosecondArray::new(ticks, nulls)),
@@ -133,7 +93,9 @@ impl CfDuration {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float32Array, Float64Array, Int8Array, StringArray, UInt64Array};
+    use arrow::array::{
+        AsArray, Float32Array, Float64Array, Int8Array, Int64Array, StringArray, UInt64Array,
+    };
     use arrow::datatypes::{DurationMicrosecondType, DurationNanosecondType};
 
     use super::*;

@@ -2,8 +2,9 @@
 
 use std::fmt::Debug;
 
-use arrow::array::{Array, AsArray, downcast_integer_array};
-use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
+use arrow::array::{Array, AsArray, Int64Array, downcast_integer_array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Int64Type};
 
 use crate::grid::cf_time::CfTimeError;
 
@@ -67,6 +68,52 @@ impl Scale {
                 expected: "numbers".to_string(),
             })
         )
+    }
+
+    /// Decodes numbers of which some are missing: nulls, NaN, and NumPy's "not a time" (`i64::MIN`) become
+    /// null. `float` and `integer` decode one number, or return `None` if it is missing, too. Their errors say
+    /// what is expected.
+    ///
+    /// # Errors
+    /// Fails if a number is refused, or if the array is not numeric.
+    pub fn decode_values(
+        &self,
+        values: &dyn Array,
+        float: impl Fn(f64) -> Result<Option<i64>, &'static str>,
+        integer: impl Fn(i64) -> Result<Option<i64>, &'static str>,
+    ) -> Result<Int64Array, CfTimeError> {
+        let refused = |found: String, expected: &str| CfTimeError {
+            field: self.field,
+            found,
+            expected: expected.to_string(),
+        };
+        let cast = |to| {
+            let found = || format!("of type {}", values.data_type());
+            cast(values, &to).map_err(|_| refused(found(), "numbers"))
+        };
+        if values.data_type().is_floating() {
+            let numbers = cast(DataType::Float64)?;
+            let numbers = numbers.as_primitive::<Float64Type>().iter();
+            let decoded = numbers.map(|number| match number {
+                Some(number) if !number.is_nan() => {
+                    float(number).map_err(|expected| refused(format!("{number:?}"), expected))
+                }
+                _ => Ok(None),
+            });
+            return decoded.collect();
+        }
+        let numbers = cast(DataType::Int64)?;
+        if numbers.null_count() > values.null_count() {
+            return Err(refused("a number of 2^63 or more".to_string(), self.range));
+        }
+        let numbers = numbers.as_primitive::<Int64Type>().iter();
+        let decoded = numbers.map(|number| match number {
+            Some(number) if number != i64::MIN => {
+                integer(number).map_err(|expected| refused(number.to_string(), expected))
+            }
+            _ => Ok(None),
+        });
+        decoded.collect()
     }
 
     /// Decodes an integer to ticks. The error says what is expected.

@@ -1,8 +1,9 @@
 //! -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
 //!
 //! `=` treats 0.0 and -0.0 as equal, but IN lists with four or more items, `CASE x WHEN ...` and
-//! `count(DISTINCT x)` beside other aggregates, or of an expression with a cast, compare the bits. This rule adds the other zero to lists that contain one,
-//! makes CASE compare with `=`, and replaces -0.0 by 0.0 in the arguments of `count(DISTINCT ...)`.
+//! `count(DISTINCT x)` beside other aggregates, or of an expression with a cast, compare the bits. This
+//! rule adds the other zero to lists that contain one, makes CASE compare with `=`, and replaces -0.0 by
+//! 0.0 in the arguments of `count(DISTINCT ...)`.
 
 use std::collections::HashSet;
 

@@ -96,14 +96,14 @@ impl BuildSide {
     /// or if there are 2^32 - 1 or more rows.
     pub async fn collect(
         mut input: SendableRecordBatchStream,
-        matching: &Arc<Matching>,
+        matching: &Matching,
         tracks_matches: bool,
         needs_rows: bool,
         partitions: usize,
         memory: MemoryReservation,
     ) -> Result<Self> {
         let schema = input.schema();
-        if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching.as_ref()
+        if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching
             && !needs_rows
         {
             let columns: Vec<usize> = (0..*column).collect();
@@ -145,7 +145,7 @@ impl BuildSide {
             ));
         }
         let (mut known, mut bounds, mut boxes) = (None, None, None);
-        if let Matching::Keys(probe, keys) = matching.as_ref() {
+        if let Matching::Keys(probe, keys) = matching {
             // A key index and a row number per row, and up to two tables over all key indices.
             let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
             memory.try_grow(most)?;
@@ -164,7 +164,7 @@ impl BuildSide {
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
         memory.shrink(bytes);
-        if let Matching::Conditions(conditions) = matching.as_ref() {
+        if let Matching::Conditions(conditions) = matching {
             let solved = conditions.solve_all(&all, partitions, &memory).await?;
             boxes = Some(Boxes::new(conditions, &solved));
             let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;

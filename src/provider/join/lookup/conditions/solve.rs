@@ -55,9 +55,9 @@ impl Conditions {
         memory: &MemoryReservation,
     ) -> Result<Vec<Runs>> {
         let (count, workers) = (rows.num_rows(), workers.max(1));
-        let fair = count.div_ceil(workers * TASKS_PER_WORKER);
-        let length = fair.clamp(1, MAX_ROWS);
-        let pieces = (0..count).step_by(length).map(|start| {
+        let length = count.div_ceil(workers * TASKS_PER_WORKER);
+        let length = length.clamp(1, MAX_ROWS);
+        let tasks = (0..count).step_by(length).map(|start| {
             let some = rows.slice(start, length.min(count - start));
             let (this, memory) = (Arc::clone(self), memory.new_empty());
             async move {
@@ -65,20 +65,20 @@ impl Conditions {
                 solved.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
             }
         });
-        let mut pieces = futures::stream::iter(pieces).buffered(workers);
+        let mut solved = futures::stream::iter(tasks).buffered(workers);
         let sets = self.sets.iter();
         let mut all = sets
             .map(|_| Runs::new(count, memory))
             .collect::<Result<Vec<_>>>()?;
-        while let Some(piece) = pieces.try_next().await? {
-            for (all, piece) in all.iter_mut().zip(&piece) {
-                all.append(piece)?;
+        while let Some(of_task) = solved.try_next().await? {
+            for (all, runs) in all.iter_mut().zip(&of_task) {
+                all.append(runs)?;
             }
         }
         Ok(all)
     }
 
-    /// Does the same for some of the rows.
+    /// Returns the numbers that match each of some rows, as [`Self::solve_all`] does for all.
     async fn solve(
         self: Arc<Self>,
         rows: RecordBatch,
