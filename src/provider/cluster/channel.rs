@@ -32,6 +32,7 @@ use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
 use crate::provider::cluster::envelope::Envelope;
+use crate::provider::cluster::packed::unpack;
 use crate::provider::cluster::progress::{Counts, METHOD, Query};
 use crate::provider::codec::VERSION;
 
@@ -346,7 +347,8 @@ impl WorkerChannel for NamedWorker {
             .map_err(naming)?;
         let streams = streams.into_iter().map(|stream| {
             let naming = self.naming();
-            stream.map(move |batch| batch.map_err(&naming)).boxed()
+            let rows = stream.map(move |batch| batch.and_then(unpack).map_err(&naming));
+            rows.boxed()
         });
         Ok(streams.collect())
     }

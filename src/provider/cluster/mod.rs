@@ -21,8 +21,9 @@
 //!   repeats the query if a worker is lost before the first rows arrive.
 //! - `channel` connects to workers, and names them in errors.
 //! - `envelope` encodes tasks.
-//! - `worker` decodes tasks and runs them, in `limited` time. It opens only files under its
+//! - `worker` decodes tasks and runs them, with `task` at their root. It opens only files under its
 //!   [`Roots`](crate::Roots).
+//! - `packed` encodes the rows that workers send.
 //! - `progress` asks workers how much of a query they have read.
 //! - `settings` carries the settings of the coordinator's session to the workers.
 
@@ -30,10 +31,11 @@ mod access;
 mod channel;
 mod envelope;
 mod execution;
-mod limited;
+mod packed;
 mod planning;
 mod progress;
 mod settings;
+mod task;
 mod worker;
 
 use std::sync::Arc;

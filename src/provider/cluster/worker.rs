@@ -21,9 +21,9 @@ use tonic::server::NamedService;
 use crate::provider::catalog::session::enable_arrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::cluster::envelope::EnvelopeCodec;
-use crate::provider::cluster::limited::LimitedExec;
 use crate::provider::cluster::progress::{RunningTasks, WithProgress};
 use crate::provider::cluster::settings;
+use crate::provider::cluster::task::TaskExec;
 use crate::provider::codec::{Roots, VERSION, check_operators};
 
 /// A worker of a cluster: decodes the tasks of coordinators, and runs them.
@@ -118,10 +118,7 @@ fn session(
     // An operator that travels without an envelope is none of this crate.
     state.set_distributed_worker_plan_rewrite_handler(move |event: WorkerPlanRewriteEvent| {
         check_operators(&event.plan)?;
-        let plan: Arc<dyn ExecutionPlan> = match time_limit {
-            Some(limit) => Arc::new(LimitedExec::new(event.plan, limit)),
-            None => event.plan,
-        };
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(TaskExec::new(event.plan, time_limit));
         running.add(&headers, &plan);
         Ok(WorkerPlanRewriteEventResponse::new(plan))
     });
