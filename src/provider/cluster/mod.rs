@@ -19,6 +19,7 @@
 //! - `planning` divides plans into tasks.
 //! - `execution` runs the whole plan: `ClusterExec` sends the tasks, and
 //!   repeats the query if a worker is lost before the first rows arrive.
+//! - `build_rows` merges joins that return rows of the build side.
 //! - `channel` connects to workers, and names them in errors.
 //! - `envelope` encodes tasks.
 //! - `worker` decodes tasks and runs them, with `task` at their root. It opens only files under its
@@ -28,6 +29,7 @@
 //! - `settings` carries the settings of the coordinator's session to the workers.
 
 mod access;
+mod build_rows;
 mod channel;
 mod envelope;
 mod execution;

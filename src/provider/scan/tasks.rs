@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
 
-use crate::grid::IndexSet;
+use crate::grid::{Axis, IndexSet};
 use crate::provider::planning::partitions;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::scan::{ArrayScan, ScanPlan};
@@ -24,6 +26,15 @@ pub(in crate::provider) enum Division {
     /// Ranges of chunks whose cells are products of index sets, as aggregates need them. Chunks that
     /// are left after pruning need not be products.
     Products,
+}
+
+/// Returns a node with its scan, if the node is the scan of an array.
+pub(in crate::provider) fn scan_of(
+    node: &Arc<dyn ExecutionPlan>,
+) -> Option<(&DataSourceExec, &ArrayScan)> {
+    let source = node.downcast_ref::<DataSourceExec>()?;
+    let scan = source.data_source().downcast_ref::<ArrayScan>()?;
+    Some((source, scan))
 }
 
 impl ArrayScan {
@@ -131,26 +142,33 @@ impl ArrayScan {
         scan
     }
 
-    /// Divides the scan of a whole grid into at most `tasks` scans, which together read every chunk once,
-    /// and each of which reads the chunks of all indices along `axis`. `None` if the scan cannot be
-    /// divided like that.
-    pub(in crate::provider) fn across_axis(
+    /// Returns the axes of a grid, each with the number of chunks along it that the scan reads; `None` if the
+    /// scan does not read the chunks of a whole selection of one grid.
+    pub(in crate::provider) fn chunk_counts(&self) -> Option<Vec<(Axis, u64)>> {
+        if *self.blocks.order() != BlockOrder::All || self.plan.fetch.is_some() {
+            return None;
+        }
+        let grids = self.blocks.list().grid_selections()?;
+        let [part] = &grids[..] else {
+            return None;
+        };
+        let chunks = part.selection.chunks(part.grid.chunk_grid());
+        let counts = chunks.axes().iter().map(IndexSet::count);
+        Some(part.grid.axes().iter().cloned().zip(counts).collect())
+    }
+
+    /// Divides a scan with these numbers of chunks along the axes into at most `tasks` scans, which together read
+    /// every chunk once, and each of which reads the chunks of some indices along `axis`. `None` if there are
+    /// too few chunks.
+    pub(in crate::provider) fn along_axis(
         &self,
+        counts: &[u64],
         axis: usize,
         tasks: usize,
         partitions: usize,
     ) -> Result<Option<Vec<Self>>> {
-        if *self.blocks.order() != BlockOrder::All || self.plan.fetch.is_some() {
-            return Ok(None);
-        }
-        let grids = self.blocks.list().grid_selections().unwrap_or_default();
-        let [part] = &grids[..] else {
-            return Ok(None);
-        };
-        let chunks = part.selection.chunks(part.grid.chunk_grid());
-        let counts: Vec<u64> = chunks.axes().iter().map(IndexSet::count).collect();
-        let (Some(sets), Some(count)) = (across(&counts, axis, tasks as u64), self.blocks.count())
-        else {
+        let sets = along(counts, axis, tasks as u64);
+        let (Some(sets), Some(count)) = (sets, self.blocks.count()) else {
             return Ok(None);
         };
         let options = &self.plan.options;
@@ -231,11 +249,9 @@ fn slabs(counts: &[u64], tasks: u64) -> Vec<Range<u64>> {
     (0..*first).flat_map(of_index).collect()
 }
 
-/// Divides the chunks of a grid into at most `tasks` sets of chunk ordinals, along the axis other than
-/// `axis` that has the most chunks. `None` if there is no such axis, or if it has one chunk for several tasks.
-fn across(counts: &[u64], axis: usize, tasks: u64) -> Option<Vec<IndexSet>> {
-    let others = (0..counts.len()).filter(|other| *other != axis);
-    let cut = others.max_by_key(|other| (counts[*other], usize::MAX - other))?;
+/// Divides the chunks of a grid into at most `tasks` sets of chunk ordinals along an axis. `None` if it has
+/// one chunk for several tasks.
+fn along(counts: &[u64], cut: usize, tasks: u64) -> Option<Vec<IndexSet>> {
     let total: u64 = counts.iter().product();
     let outer: u64 = counts[..cut].iter().product();
     let inner: u64 = counts[cut + 1..].iter().product();
@@ -305,17 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn series_are_whole() {
+    fn chunks_along_an_axis() {
         let ranges = |set: &IndexSet| set.ranges().collect::<Vec<_>>();
-        let sets = across(&[3, 4, 2], 0, 2).unwrap();
+        let sets = along(&[3, 4, 2], 1, 2).unwrap();
         assert_eq!(ranges(&sets[0]), [0..4, 8..12, 16..20]);
         assert_eq!(ranges(&sets[1]), [4..8, 12..16, 20..24]);
-        let sets = across(&[3, 4, 2], 1, 3).unwrap();
+        let sets = along(&[3, 4, 2], 0, 3).unwrap();
         assert_eq!(ranges(&sets[2]), [16..24]);
-        assert_eq!(across(&[3, 4, 2], 1, 4).unwrap().len(), 3);
-        assert!(across(&[3, 1, 1], 0, 2).is_none());
-        assert!(across(&[8], 0, 2).is_none());
-        assert!(across(&[], 0, 2).is_none());
+        assert_eq!(along(&[3, 4, 2], 0, 4).unwrap().len(), 3);
+        assert!(along(&[3, 1, 1], 1, 2).is_none());
     }
 
     #[test]

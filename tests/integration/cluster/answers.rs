@@ -24,7 +24,7 @@ pub(crate) async fn cluster(count: usize) -> (tempfile::TempDir, SessionContext,
     (folder, ctx, workers)
 }
 
-const QUERIES: [&str; 25] = [
+const QUERIES: [&str; 27] = [
     "SELECT * FROM a",
     "SELECT time, lat FROM a",
     "SELECT value FROM a WHERE value > 50 AND lat > 1",
@@ -43,6 +43,8 @@ const QUERIES: [&str; 25] = [
     "SELECT lat, approx_distinct(time) FROM a WHERE value > 9 GROUP BY lat",
     "SELECT lat, sum(value) FROM a GROUP BY lat HAVING sum(value) > 4000",
     "SELECT lat, sum(value) FILTER (WHERE lon > 3), count(*) FROM a GROUP BY lat",
+    "SELECT time % 2, lon, count(DISTINCT value), median(value) FROM a WHERE value > 9 GROUP BY 1, 2",
+    "SELECT lat, lon, avg(value), round(stddev(value), 9) FROM a WHERE time BETWEEN 3 AND 8 GROUP BY lat, lon",
     "SELECT x.time, count(*) FROM a x JOIN a y ON x.value = y.value GROUP BY x.time",
     "SELECT lat, value - avg(value) OVER (PARTITION BY lat) FROM a WHERE time = 3",
     "SELECT time, value FROM a WHERE time = (SELECT max(time) FROM a)",
@@ -65,6 +67,21 @@ const JOINS: [&str; 9] = [
     "SELECT x.time, value - m + w FROM a x JOIN (SELECT lat, avg(value) AS m FROM a GROUP BY lat) c ON x.lat = c.lat
      JOIN (VALUES (1, 0.5), (4, 2.0)) d(t, w) ON x.time = d.t",
     "SELECT name, avg(value) FROM a JOIN (VALUES (1, 'p'), (4, 'q'), (5, 'p')) c(l, name) ON lat = l GROUP BY name",
+];
+
+/// Lookup joins that return rows of the build side, beside or instead of matches: rows without a match in one of
+/// the tasks, in all of them, and in none.
+const WITH_BUILD_ROWS: [(&str, &str); 9] = [
+    ("Left", "SELECT name, time, value FROM (VALUES (3, 'p'), (99, 'q'), (11, 'r'), (98, NULL)) c(t, name) LEFT JOIN a ON time = t"),
+    ("Full", "SELECT name, time, value FROM (VALUES (3, 'p'), (99, 'q'), (3, 'r')) c(t, name) FULL JOIN a ON time = t"),
+    ("Full", "SELECT c.t, c.l, value FROM (VALUES (3, 1), (99, 1), (11, 77)) c(t, l) FULL JOIN a ON time = t AND lat = l"),
+    ("LeftSemi", "SELECT t FROM (VALUES (3), (99), (11), (99)) c(t) WHERE EXISTS (SELECT 1 FROM a WHERE time = t AND value > 90)"),
+    ("LeftAnti", "SELECT t FROM (VALUES (3), (99), (11), (NULL)) c(t) WHERE NOT EXISTS (SELECT 1 FROM a WHERE time = t AND value > 90)"),
+    ("LeftSemi", "SELECT l, name FROM (VALUES (3, 'p'), (1, 'q')) c(l, name) WHERE l IN (SELECT lat FROM a WHERE value > 20)"),
+    ("Left", "SELECT name, sum(time) FROM (VALUES (0, 2, 'n'), (9, 12, 's'), (40, 50, 'x')) c(s, n, name)
+     LEFT JOIN a ON time BETWEEN s AND n GROUP BY name"),
+    ("Left", "SELECT count(*) FROM (VALUES (3), (99), (11)) c(t) LEFT JOIN a ON time = t AND value > 95"),
+    ("Left", "SELECT name, value + 1 FROM (VALUES (3, 'p'), (99, 'q')) c(t, name) LEFT JOIN a ON time = t WHERE value IS NULL OR value < 50"),
 ];
 
 /// Aggregates over lookup joins, and the mode of the operator that computes their partial stage in tasks.
@@ -153,7 +170,8 @@ async fn answers_are_those_of_one_process() {
         let mut expected = Vec::new();
         let aggregates = JOINED_AGGREGATES.iter().map(|(_, sql)| sql);
         let queries = QUERIES.iter().chain(&JOINS).chain(&WINDOWS);
-        let queries = queries.chain(aggregates);
+        let with_build_rows = WITH_BUILD_ROWS.iter().map(|(_, sql)| sql);
+        let queries = queries.chain(aggregates).chain(with_build_rows);
         for sql in queries.clone() {
             expected.push(sorted(&ctx, sql).await);
         }
@@ -210,7 +228,7 @@ async fn plans_run_again() {
 async fn explain_shows_stages_tasks_and_chunks() {
     let (_folder, ctx, workers) = cluster(2).await;
     workers.join(&ctx).await;
-    let shown = plan(&ctx, "SELECT time, avg(value) FROM a GROUP BY time").await;
+    let shown = plan(&ctx, "SELECT time % 5, avg(value) FROM a GROUP BY 1").await;
     for part in [
         "ClusterExec: workers=2",
         "AggregateExec: mode=Final",
@@ -256,6 +274,59 @@ async fn build_sides_of_lookup_joins_are_sent_to_all_tasks() {
         .concat();
     assert!(shown.contains("BroadcastExec: rows=6"), "{shown}");
     assert!(shown.contains("chunks_read=24"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_that_return_build_rows_run_in_tasks() {
+    let (_folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for (kind, sql) in WITH_BUILD_ROWS {
+        let shown = plan(&ctx, sql).await;
+        let merge = format!("BuildRowsExec: join_type={kind}, tasks=2");
+        let (_, below) = shown.split_once(&merge).expect(&shown);
+        let (_, below) = below.split_once("NetworkCoalesceExec").expect(&shown);
+        assert!(below.contains("ArrayLookupJoinExec"), "{sql}\n{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_with_other_groups_each_compute_results() {
+    let (folder, ctx, workers) = cluster(2).await;
+    workers.join(&ctx).await;
+    for (tasks, sql) in [
+        (
+            "[12, 12]",
+            "SELECT lat, lon, avg(value) FROM a GROUP BY lat, lon",
+        ),
+        (
+            "[8, 8]",
+            "SELECT time, median(value) FROM a WHERE time < 8 GROUP BY time",
+        ),
+        (
+            "[12, 12]",
+            "SELECT time % 2, lon, median(value) FROM a GROUP BY 1, 2",
+        ),
+    ] {
+        let shown = plan(&ctx, sql).await;
+        let (above, below) = shown.split_once("NetworkCoalesceExec").expect(&shown);
+        assert!(!above.contains("AggregateExec"), "{sql}\n{shown}");
+        let task = format!("chunks_per_task={tasks}: ArrayAggregateExec: mode=Single");
+        assert!(below.contains(&task), "{sql}\n{shown}");
+    }
+    // Two chunks along lat and lon are too few for three workers, and cells of other chunks may belong to the same
+    // value of an expression.
+    let workers = Workers::start(3, &[folder.path()]).await;
+    workers.join(&ctx).await;
+    for sql in [
+        "SELECT lat, lon, avg(value) FROM a WHERE time < 6 GROUP BY lat, lon",
+        "SELECT lat / 2, avg(value) FROM a GROUP BY 1",
+    ] {
+        let shown = plan(&ctx, sql).await;
+        assert!(
+            shown.contains("AggregateExec: mode=Final"),
+            "{sql}\n{shown}"
+        );
+    }
 }
 
 /// A build side of 90 MB stays in this process, and so does the query.

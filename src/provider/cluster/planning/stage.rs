@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
-use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -23,18 +20,21 @@ use datafusion_distributed::{
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::rule;
 use crate::provider::aggregate::{ArrayAggregateExec, ArrayJoinAggregateExec};
+use crate::provider::cluster::build_rows::BuildRowsExec;
 use crate::provider::cluster::envelope::encoded;
 use crate::provider::cluster::planning::broadcast::BroadcastExec;
+use crate::provider::cluster::planning::disjoint;
 use crate::provider::cluster::planning::divided::Divided;
 use crate::provider::cluster::planning::joined::{
     JoinedLeaf, build_sides, over_scan, partial, with_build_sides,
 };
 use crate::provider::cluster::planning::row_wise::{RowWise, makes_dynamic_filters, over};
 use crate::provider::cluster::planning::rule::distributed;
+use crate::provider::cluster::planning::subqueries::refers_to_subquery;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
-use crate::provider::scan::tasks::Division;
+use crate::provider::scan::tasks::{Division, scan_of};
 use crate::provider::window::ArrayWindowExec;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
@@ -117,7 +117,15 @@ impl Divider {
         is_merged: bool,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         if let Some(first) = whole_aggregation(plan) {
-            return self.two_stages(first, plan);
+            return match self.disjoint_groups(plan)? {
+                Some(divided) => Ok(Some(divided)),
+                None => self.two_stages(first, plan),
+            };
+        }
+        if let Some(join) = plan.downcast_ref::<ArrayLookupJoinExec>()
+            && !join.keeps_probe_rows()
+        {
+            return self.with_build_rows(join);
         }
         // A limit on sorted rows holds for the rows of all tasks together.
         let limit = whole_limit(plan);
@@ -149,12 +157,57 @@ impl Divider {
         if limit.is_none() && (is_merged || !is_single) {
             return Ok(Some(rows));
         }
-        Ok(Some(match plan.output_ordering().cloned() {
-            Some(ordering) => {
-                let merged = SortPreservingMergeExec::new(ordering, rows);
-                Arc::new(merged.with_fetch(limit.and_then(SortExec::fetch)))
-            }
-            None => Arc::new(CoalescePartitionsExec::new(rows)),
+        Ok(Some(merged(rows, plan, limit.and_then(SortExec::fetch))))
+    }
+
+    /// Divides a whole aggregation into tasks that have other groups each; `None` if that is not possible.
+    fn disjoint_groups(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(whole) = plan.downcast_ref::<ArrayAggregateExec>() else {
+            return Ok(None);
+        };
+        let Some(tasks) = self.tasks(whole.scan()) else {
+            return Ok(None);
+        };
+        let for_tasks = |scan: &ArrayScan| self.for_tasks(scan);
+        let Some(leaves) = disjoint::in_tasks(whole, tasks, for_tasks, &self.config)? else {
+            return Ok(None);
+        };
+        let chunks = leaves.iter().map(|task| task.planned_read().chunks);
+        let chunks = chunks.collect();
+        let rows = self.stage(Tasks {
+            whole: Arc::clone(plan),
+            leaves: leaves.into_iter().map(|task| Arc::new(task) as _).collect(),
+            chunks,
+            operators: Vec::new(),
+        })?;
+        Ok(rows.map(|rows| merged(rows, plan, None)))
+    }
+
+    /// Divides a lookup join that returns rows of the build side at the end. Each task returns those of its part
+    /// of the probe side, with their numbers.
+    fn with_build_rows(
+        &mut self,
+        join: &ArrayLookupJoinExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        // Each task would number the rows of an array in the order in which it has read them.
+        if join.has_keyed_build() {
+            return Ok(None);
+        }
+        let [_, probe] = join.inputs();
+        let numbered: Arc<dyn ExecutionPlan> = Arc::new(join.with_row_numbers());
+        let part = RowWise::of(probe, false).map(|part| part.below(&numbered));
+        let tasks = part.map(|part| self.scans(&part, Division::Blocks));
+        let Some(tasks) = tasks.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let count = tasks.leaves.len();
+        let rows = self.stage(tasks)?;
+        Ok(rows.map(|rows| {
+            let rows = Arc::new(CoalescePartitionsExec::new(rows));
+            Arc::new(BuildRowsExec::new(rows, join, count)) as _
         }))
     }
 
@@ -277,21 +330,16 @@ impl Divider {
         if let Some(windows) = part.leaf.downcast_ref::<ArrayWindowExec>() {
             return self.windows(part, windows);
         }
-        let Some(source) = part.leaf.downcast_ref::<DataSourceExec>() else {
-            return Ok(None);
-        };
-        let Some(scan) = source.data_source().downcast_ref::<ArrayScan>() else {
+        let Some((source, scan)) = scan_of(&part.leaf) else {
             return Ok(None);
         };
         let Some(tasks) = self.tasks(scan) else {
             return Ok(None);
         };
-        // The dynamic filters of operators in this process never learn anything in a worker, but subqueries
-        // have their values.
         let learns = part.operators.iter().any(makes_dynamic_filters);
-        let scan = match learns || self.subqueries.is_some() {
+        let scan = match learns {
             true => scan.clone(),
-            false => scan.without_dynamic_filter(),
+            false => self.for_tasks(scan),
         };
         let partitions = self.config.execution.target_partitions;
         let Some(scans) = scan.in_tasks(tasks, partitions, division)? else {
@@ -308,6 +356,15 @@ impl Divider {
             chunks,
             operators: part.operators.clone(),
         }))
+    }
+
+    /// Returns a scan without the dynamic filters of operators in this process, which never learn anything in a
+    /// worker. Subqueries have their values.
+    fn for_tasks(&self, scan: &ArrayScan) -> ArrayScan {
+        match self.subqueries.is_some() {
+            true => scan.clone(),
+            false => scan.without_dynamic_filter(),
+        }
     }
 
     /// Returns the number of tasks that read a scan; `None` if there is too little to read.
@@ -389,15 +446,27 @@ impl Divider {
             let join = join.over_build(Arc::new(BroadcastExec::new(build)))?;
             return Ok(Some(Arc::new(join)));
         }
-        let weight = |leaf: &Arc<dyn ExecutionPlan>| {
-            let source = JoinedLeaf::scan_of(leaf).downcast_ref::<DataSourceExec>()?;
-            source.data_source().downcast_ref::<ArrayScan>()?.weight()
-        };
+        let weight = |leaf: &Arc<dyn ExecutionPlan>| scan_of(JoinedLeaf::scan_of(leaf))?.1.weight();
         let of_build = RowWise::of(build, true).and_then(|build| weight(&build.leaf));
         let most = weight(leaf).unwrap_or(0).max(self.task_size);
         Ok(of_build
             .filter(|weight| *weight <= most)
             .map(|_| Arc::clone(operator)))
+    }
+}
+
+/// Returns the first rows of all partitions in one, in the order of `plan`; all rows without a limit.
+fn merged(
+    rows: Arc<dyn ExecutionPlan>,
+    plan: &Arc<dyn ExecutionPlan>,
+    limit: Option<usize>,
+) -> Arc<dyn ExecutionPlan> {
+    match plan.output_ordering().cloned() {
+        Some(ordering) => {
+            let merged = SortPreservingMergeExec::new(ordering, rows);
+            Arc::new(merged.with_fetch(limit))
+        }
+        None => Arc::new(CoalescePartitionsExec::new(rows)),
     }
 }
 
@@ -426,16 +495,4 @@ fn whole_aggregation(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
     let aggregate = plan.downcast_ref::<AggregateExec>()?;
     let single = [AggregateMode::Single, AggregateMode::SinglePartitioned];
     single.contains(aggregate.mode()).then_some(aggregate)
-}
-
-/// Returns `true` if an expression of a task refers to the value of a subquery.
-fn refers_to_subquery(task: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    task.exists(|node| {
-        let mut refers = false;
-        node.apply_expressions(&mut |expr: &Arc<dyn PhysicalExpr>| {
-            refers |= expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>()))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(refers)
-    })
 }

@@ -15,10 +15,13 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::{ScalarSubqueryExec, ScalarSubqueryLink};
 
@@ -64,4 +67,16 @@ pub fn with_known_values(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executi
         subqueries.results().set(link.index, value)?;
     }
     Ok(Arc::clone(subqueries.input()))
+}
+
+/// Returns `true` if an expression of a task refers to the value of a subquery.
+pub fn refers_to_subquery(task: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    task.exists(|node| {
+        let mut refers = false;
+        node.apply_expressions(&mut |expr: &Arc<dyn PhysicalExpr>| {
+            refers |= expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>()))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(refers)
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_plan::empty::EmptyExec;
@@ -9,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::provider::join::lookup::build::{BuildKeys, Matching};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
+use crate::provider::join::lookup::probe::ROW_NUMBER;
 
 impl ArrayLookupJoinExec {
     /// Returns `true` if the build side is the scan of an array that computes key indices.
@@ -30,6 +32,24 @@ impl ArrayLookupJoinExec {
         let inputs = [build, Arc::clone(probe)];
         let filter = self.dynamic_filter().map(Arc::clone);
         Ok(Self::new(inputs, Arc::new(spec), filter))
+    }
+
+    /// Returns the join with one more column: the row number on the build side of those rows that come from the
+    /// build side alone, and null for all others.
+    pub(in crate::provider) fn with_row_numbers(&self) -> Self {
+        let spec = self.spec();
+        let mut output = spec.output.as_ref().clone();
+        output.columns.push(ROW_NUMBER);
+        let number = Field::new("build_row", DataType::UInt32, true);
+        let fields = spec.schema.fields().iter().cloned();
+        let fields: Vec<_> = fields.chain([Arc::new(number)]).collect();
+        let spec = LookupSpec {
+            output: Arc::new(output),
+            schema: Arc::new(Schema::new(fields)),
+            ..spec.clone()
+        };
+        let filter = self.dynamic_filter().map(Arc::clone);
+        Self::new(self.inputs().clone(), Arc::new(spec), filter)
     }
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::codec::{Operator, carried, carrier};
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
-use crate::provider::join::lookup::probe::JoinOutput;
+use crate::provider::join::lookup::probe::{JoinOutput, ROW_NUMBER};
 
 /// The message of a lookup join, without expressions.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub(crate) struct EncodedJoin {
     condition: Vec<(bool, usize)>,
     /// The column of the probe side that holds key indices.
     key_index: usize,
+    /// `true` if a last column holds the row numbers of the build side.
+    has_row_numbers: bool,
 }
 
 impl ArrayLookupJoinExec {
@@ -50,6 +52,7 @@ impl ArrayLookupJoinExec {
         let inputs = [&spec.replaced, build, probe, &filter, &groups, &schema];
         let numbers = |columns: &[ColumnIndex]| {
             let columns = columns.iter();
+            let columns = columns.filter(|column| column.side != JoinSide::None);
             let numbers = columns.map(|column| (column.side == JoinSide::Left, column.index));
             numbers.collect()
         };
@@ -59,6 +62,7 @@ impl ArrayLookupJoinExec {
             columns: numbers(&spec.output.columns),
             condition: condition.map_or(Vec::new(), |filter| numbers(filter.column_indices())),
             key_index: spec.output.key_index,
+            has_row_numbers: spec.output.has_row_numbers(),
         };
         Operator::LookupJoin(message).encode(context.encode_children(inputs)?)
     }
@@ -99,10 +103,12 @@ impl ArrayLookupJoinExec {
             let schema = Arc::clone(filter.schema());
             JoinFilter::new(expression, columns(&message.condition), schema)
         });
+        let mut output = columns(&message.columns);
+        output.extend(message.has_row_numbers.then_some(ROW_NUMBER));
         let spec = LookupSpec {
             output: Arc::new(JoinOutput {
                 join_type: spec.output.join_type,
-                columns: columns(&message.columns),
+                columns: output,
                 key_index: message.key_index,
                 filter: condition,
             }),

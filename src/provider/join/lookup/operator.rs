@@ -297,13 +297,10 @@ impl DisplayAs for ArrayLookupJoinExec {
         }
         let schemas = self.inputs.each_ref().map(|input| input.schema());
         let columns = output.columns.iter().map(|column| {
-            let schema = match column.side {
-                JoinSide::Left => &schemas[0],
-                _ => &schemas[1],
-            };
-            let side = match column.side {
-                JoinSide::Left => "build",
-                _ => "probe",
+            let (schema, side) = match column.side {
+                JoinSide::Left => (&schemas[0], "build"),
+                JoinSide::Right => (&schemas[1], "probe"),
+                JoinSide::None => return "build_row".to_string(),
             };
             let field = schema.fields().get(column.index);
             format!(

@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{FilterBuilder, filter, not, take};
-use arrow::datatypes::{SchemaRef, UInt32Type};
+use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
 use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
@@ -24,7 +24,8 @@ use crate::provider::planning::mask::mask;
 pub(super) struct JoinOutput {
     /// The kind of join.
     pub join_type: JoinType,
-    /// The side of each output column, and its index among the columns of that side.
+    /// The side of each output column, and its index among the columns of that side. A column of neither side
+    /// holds the row numbers of rows of the build side alone, and null in other rows.
     pub columns: Vec<ColumnIndex>,
     /// The column of the probe side that holds key indices.
     pub key_index: usize,
@@ -32,7 +33,21 @@ pub(super) struct JoinOutput {
     pub filter: Option<JoinFilter>,
 }
 
+/// The output column with the row numbers of rows of the build side alone.
+#[cfg(any(feature = "cluster", feature = "proto"))]
+pub(super) const ROW_NUMBER: ColumnIndex = ColumnIndex {
+    index: 0,
+    side: JoinSide::None,
+};
+
 impl JoinOutput {
+    /// Returns `true` if the last column is [`ROW_NUMBER`].
+    #[cfg(feature = "proto")]
+    pub fn has_row_numbers(&self) -> bool {
+        let last = self.columns.last();
+        last.is_some_and(|column| column.side == JoinSide::None)
+    }
+
     /// Returns `true` if the output depends on which rows of the build side have a match.
     pub fn tracks_matches(&self) -> bool {
         matches!(
@@ -49,8 +64,8 @@ enum JoinedRows<'a> {
     Pairs(&'a RecordBatch, &'a UInt32Array),
     /// Rows of the probe side alone.
     Probe(&'a RecordBatch),
-    /// Rows of the build side alone.
-    Build(&'a RecordBatch),
+    /// Rows of the build side alone, and which of all its rows they are.
+    Build(&'a RecordBatch, &'a BooleanArray),
 }
 
 /// Joins one partition of the probe side with the build side.
@@ -232,13 +247,14 @@ impl Probe {
             JoinType::LeftSemi => matched,
             _ => not(&matched)?,
         };
-        self.assemble(JoinedRows::Build(&filtered(&self.build.rows, &kept)?))
+        let rows = filtered(&self.build.rows, &kept)?;
+        self.assemble(JoinedRows::Build(&rows, &kept))
     }
 
     fn assemble(&self, rows: JoinedRows<'_>) -> Result<RecordBatch> {
         let columns = self.output.columns.iter();
         let columns = columns.map(|column| self.column(column, rows));
-        let (JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch) | JoinedRows::Build(batch)) =
+        let (JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch) | JoinedRows::Build(batch, _)) =
             rows;
         batch_of(
             &self.schema,
@@ -253,13 +269,20 @@ impl Probe {
             (JoinSide::Left, JoinedRows::Pairs(_, rows)) => {
                 take(self.build.rows.column(index), rows, None)?
             }
-            (JoinSide::Left, JoinedRows::Build(batch))
+            (JoinSide::Left, JoinedRows::Build(batch, _))
             | (JoinSide::Right, JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch)) => {
                 Arc::clone(batch.column(index))
             }
-            (JoinSide::Right, JoinedRows::Build(batch)) => {
+            (JoinSide::Right, JoinedRows::Build(batch, _)) => {
                 let schema = self.input.schema();
                 new_null_array(schema.field(index).data_type(), batch.num_rows())
+            }
+            (JoinSide::None, JoinedRows::Build(_, kept)) => {
+                let numbers = kept.values().set_indices().map(|row| row as u32);
+                Arc::new(UInt32Array::from_iter_values(numbers))
+            }
+            (JoinSide::None, JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch)) => {
+                new_null_array(&DataType::UInt32, batch.num_rows())
             }
             _ => return internal_err!("a lookup join has no such column: {column:?}"),
         })

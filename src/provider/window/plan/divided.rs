@@ -5,10 +5,8 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_plan::ExecutionPlan;
 
-use crate::provider::scan::ArrayScan;
+use crate::provider::scan::tasks::scan_of;
 use crate::provider::window::exec::operator::ArrayWindowExec;
 use crate::provider::window::plan::rule::operator;
 
@@ -26,7 +24,13 @@ impl ArrayWindowExec {
         let mut scans = None;
         self.replaced().apply(|node| {
             if let Some((_, scan)) = scan_of(node) {
-                scans = scan.across_axis(axis, tasks, partitions)?;
+                let counts = scan.chunk_counts().unwrap_or_default();
+                let counts: Vec<u64> = counts.into_iter().map(|(_, count)| count).collect();
+                let others = (0..counts.len()).filter(|other| *other != axis);
+                let cut = others.max_by_key(|other| (counts[*other], usize::MAX - other));
+                if let Some(cut) = cut {
+                    scans = scan.along_axis(&counts, cut, tasks, partitions)?;
+                }
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
@@ -58,11 +62,4 @@ impl ArrayWindowExec {
                 .collect(),
         ))
     }
-}
-
-/// Returns the node with its scan, if the node is the scan of an array.
-fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&DataSourceExec, &ArrayScan)> {
-    let source = node.downcast_ref::<DataSourceExec>()?;
-    let scan = source.data_source().downcast_ref::<ArrayScan>()?;
-    Some((source, scan))
 }
