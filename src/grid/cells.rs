@@ -54,6 +54,11 @@ impl Cells {
         }
     }
 
+    /// Returns the number of axes.
+    pub(super) fn dimensions(&self) -> usize {
+        self.sets.len()
+    }
+
     /// Returns the number of selected cells.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -62,6 +67,21 @@ impl Cells {
     /// Returns `true` if at least half of the cells of the window are selected.
     pub fn cover_most_of(&self, window: &Window) -> bool {
         self.rows >= window.cells() / 2
+    }
+
+    /// Returns the number of selected indices along the last axis, and the selected cells of all other axes,
+    /// which are lines along the last one. `None` without axes.
+    pub(super) fn lines(&self) -> Option<(u64, Self)> {
+        let (last, sets) = self.sets.split_last()?;
+        let (rows_per_step, rows) = suffix_products(sets.iter().map(IndexSet::count));
+        let lines = Self {
+            origin: self.origin[..sets.len()].to_vec(),
+            sets: sets.to_vec(),
+            rows_per_step,
+            strides: self.strides[..sets.len()].to_vec(),
+            rows,
+        };
+        Some((last.count(), lines))
     }
 
     /// Returns the number of rows after which the coordinates of `axis` and of all axes after it

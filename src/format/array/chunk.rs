@@ -349,7 +349,22 @@ impl ChunkReader {
         }
     }
 
-    /// Adds cells that the caller used in the memory map to [`Self::bytes_read`].
+    /// Returns all cells of the open chunk if they are in memory, or in a memory map.
+    pub fn in_memory(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::Mapped(map, range, _) => Some(&map[range.clone()]),
+            #[cfg(feature = "remote")]
+            State::Fetched(bytes) => Some(bytes),
+            State::Decoded(length) => Some(&self.context.cells[..*length]),
+            State::Shared(cells) => Some(cells),
+            State::Positioned(..) | State::Closed | State::Compressed(_) | State::Encoded(_) => {
+                None
+            }
+        }
+    }
+
+    /// Adds cells that the caller used in memory, of a chunk that is stored as raw cells, to
+    /// [`Self::bytes_read`].
     pub fn count_mapped(&mut self, bytes: usize) {
         self.bytes_read += bytes as u64;
     }
@@ -393,26 +408,16 @@ impl ChunkReader {
     ///
     /// The ranges must be ascending, disjoint, within the chunk, and together as long as `output`.
     pub fn gather(&mut self, runs: &[Range<usize>], output: &mut [u8]) -> Result<()> {
-        let cells = match &self.state {
-            State::Mapped(map, range, _) => {
-                self.bytes_read += output.len() as u64;
-                &map[range.clone()]
-            }
-            #[cfg(feature = "remote")]
-            State::Fetched(bytes) => {
-                self.bytes_read += output.len() as u64;
-                bytes
-            }
-            State::Decoded(length) => &self.context.cells[..*length],
-            State::Shared(cells) => cells.as_slice(),
-            State::Positioned(range, location, storage) => {
-                self.bytes_read += gather_from_file(storage, range.start, runs, output)
-                    .map_err(|error| error.at(location))?;
-                return Ok(());
-            }
-            State::Closed | State::Compressed(_) | State::Encoded(_) => {
-                return Err(self.not_ready());
-            }
+        if let State::Positioned(range, location, storage) = &self.state {
+            self.bytes_read += gather_from_file(storage, range.start, runs, output)
+                .map_err(|error| error.at(location))?;
+            return Ok(());
+        }
+        if self.is_raw() {
+            self.bytes_read += output.len() as u64;
+        }
+        let Some(cells) = self.in_memory() else {
+            return Err(self.not_ready());
         };
         let mut output = output;
         for run in runs {

@@ -10,6 +10,8 @@ pub mod many_files;
 pub(crate) mod names;
 pub(crate) mod open;
 #[cfg(any(feature = "proto", feature = "tiledb"))]
+pub(crate) mod open_tables;
+#[cfg(any(feature = "proto", feature = "tiledb"))]
 pub(crate) mod reopen;
 pub mod schema;
 pub mod session;

@@ -12,6 +12,7 @@ use crate::format::io::identity::FileIdentity;
 use crate::grid::Axis;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::many_files::FileTable;
+use crate::provider::catalog::open_tables::OpenTables;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
@@ -111,6 +112,10 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
     let TableRecipe {
         path, table: name, ..
     } = recipe;
+    let open_tables = session.get_extension::<OpenTables>();
+    if let Some(table) = open_tables.as_ref().and_then(|tables| tables.get(recipe)) {
+        return Ok(table);
+    }
     let formats = FormatRegistry::of(session);
     let opened = formats.open_as(&recipe.format, path, &recipe.options, session);
     let Some(container) = opened.transpose()? else {
@@ -132,6 +137,9 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
             Some(now) => check_unchanged(path, identity, &now)?,
             None => return plan_err!("{}: cannot be checked for changes", path.display()),
         }
+    }
+    if let Some(tables) = open_tables {
+        tables.add(recipe, &table);
     }
     Ok(table)
 }

@@ -53,10 +53,13 @@ pub(super) fn packed_schema(schema: &Schema) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new_with_metadata(fields, metadata)))
 }
 
-/// Returns `true` for types whose arrays share no buffers with other rows, as views and dictionaries do.
+/// Returns `true` for types whose arrays consist of values and offsets, and for views, whose buffers are made
+/// anew. Dictionaries and nested types are left to datafusion-distributed.
 fn is_flat(data_type: &DataType) -> bool {
     use DataType::*;
-    data_type.is_primitive() || matches!(data_type, Boolean | Utf8 | LargeUtf8 | Binary)
+    let is_text = matches!(data_type, Utf8 | LargeUtf8 | Utf8View);
+    let is_binary = matches!(data_type, Binary | LargeBinary | BinaryView);
+    data_type.is_primitive() || *data_type == Boolean || is_text || is_binary
 }
 
 /// Encodes a batch as one row of this schema.
@@ -67,13 +70,24 @@ pub(super) fn pack(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatc
             return internal_err!("values of type {} are not encoded", field.data_type());
         };
         let packed = packed(column);
-        let (values, codes) = packed.unwrap_or_else(|| (Arc::clone(column), Vec::new()));
+        let (values, codes) = packed.unwrap_or_else(|| (own_rows(column), Vec::new()));
         let all = OffsetBuffer::from_lengths([values.len()]);
         let values = ListArray::try_new(Arc::clone(field), all, values, None)?;
         columns.push(Arc::new(values));
         columns.push(Arc::new(BinaryArray::from_iter_values([codes])));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Returns a column whose buffers hold no other rows. Views may share theirs with rows that were left out.
+fn own_rows(column: &ArrayRef) -> ArrayRef {
+    if let Some(views) = column.as_string_view_opt() {
+        return Arc::new(views.gc());
+    }
+    match column.as_binary_view_opt() {
+        Some(views) => Arc::new(views.gc()),
+        None => Arc::clone(column),
+    }
 }
 
 /// Returns the rows of an encoded batch. Other batches are returned as they are.
@@ -244,9 +258,11 @@ fn array_of<T: Bits>(data_type: &DataType, values: Vec<T>) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanArray, Float32Array, Float64Array, Int64Array, StringArray, StringViewArray,
-        TimestampSecondArray,
+        BooleanArray, DictionaryArray, Float32Array, Float64Array, Int64Array, StringArray,
+        StringViewArray, TimestampSecondArray,
     };
+
+    use arrow::datatypes::Int32Type;
 
     use super::*;
 
@@ -329,9 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn views_are_sent_as_they_are() {
-        let texts = Arc::new(StringViewArray::from(vec!["a", "b"])) as ArrayRef;
-        let batch = RecordBatch::try_from_iter([("c", texts)]).unwrap();
+    fn views_are_sent_without_other_rows() {
+        let texts = (0..1000).map(|row| format!("a text of more than twelve bytes, {row}"));
+        let texts = StringViewArray::from_iter_values(texts);
+        let sizes = round_trip(vec![Arc::new(texts.slice(500, 2))]);
+        assert!(sizes[0] < 200, "{sizes:?}");
+    }
+
+    #[test]
+    fn dictionaries_are_sent_as_they_are() {
+        let texts: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+        let batch = RecordBatch::try_from_iter([("c", Arc::new(texts) as ArrayRef)]).unwrap();
         assert_eq!(packed_schema(&batch.schema()), None);
         assert_eq!(unpack(batch.clone()).unwrap(), batch);
     }

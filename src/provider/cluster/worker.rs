@@ -18,6 +18,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
 
+use crate::provider::catalog::open_tables::OpenTables;
 use crate::provider::catalog::session::enable_arrays;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::cluster::envelope::EnvelopeCodec;
@@ -85,9 +86,11 @@ impl ClusterWorker {
     + 'static {
         let (roots, time_limit) = (self.roots, self.time_limit);
         let tasks = RunningTasks::default();
-        let running = tasks.clone();
-        let session = move |query: WorkerQueryContext| {
+        let (running, tables) = (tasks.clone(), Arc::new(OpenTables::default()));
+        let session = move |mut query: WorkerQueryContext| {
             let (roots, running) = (Arc::clone(&roots), running.clone());
+            let config = query.builder.config().get_or_insert_default();
+            config.set_extension(Arc::clone(&tables));
             async move { session(query, roots, time_limit, running) }
         };
         let worker = Worker::from_session_builder(session)

@@ -70,6 +70,14 @@ impl WindowReader for AlignedReader {
         Ok(columns)
     }
 
+    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+        let mut columns = Vec::with_capacity(self.readers.len());
+        for reader in &mut self.readers {
+            columns.extend(reader.read_scattered(cells)?);
+        }
+        Ok(columns)
+    }
+
     fn counts(&self) -> ReadCounts {
         self.readers.iter().map(|reader| reader.counts()).sum()
     }

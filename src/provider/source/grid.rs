@@ -244,6 +244,13 @@ pub(crate) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<
         .unwrap_or_else(|| Arc::clone(grid))
 }
 
+/// Returns the runs of adjacent cells among ascending cells.
+pub(in crate::provider) fn runs_of(cells: &[u64]) -> Vec<Range<u64>> {
+    let runs = cells.chunk_by(|one, next| one + 1 == *next);
+    let runs = runs.map(|run| run[0]..run[0] + run.len() as u64);
+    runs.collect()
+}
+
 /// Reads windows of a grid. Windows that are exactly one chunk are fastest.
 pub trait WindowReader: Send {
     /// Starts reading a window, which must lie within the grid. `fetched` is the result of
@@ -273,6 +280,12 @@ pub trait WindowReader: Send {
     /// Reads cells of the window, as one array per attribute. `runs` are ranges of cells in the
     /// row-major order of the window, ascending and without overlaps.
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>>;
+
+    /// Reads scattered cells of the window, as one array per attribute. `cells` are numbers in the row-major
+    /// order of the window, ascending.
+    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+        self.read(&runs_of(cells))
+    }
 
     /// Returns the counters of everything read since the reader was created.
     fn counts(&self) -> ReadCounts;

@@ -19,6 +19,7 @@ pub use block::{
     Fetch, FetchedBlock, PruningLabels, ReadCounts, SelectedBlocks,
 };
 pub(crate) use grid::for_columns;
+pub(in crate::provider) use grid::runs_of;
 pub use grid::{CellFormat, GridSelection, GridSource, ReplaceGrid, WindowReader};
 pub use shared_chunks::SharedChunks;
 pub(in crate::provider) use statistics::sum_of_integers;

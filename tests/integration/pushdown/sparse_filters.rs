@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::Float32Array;
-use tet_sql::ArrayOptions;
-use tet_sql::format::tet::{DatasetSpec, Dtype};
+use datafusion::prelude::SessionContext;
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
+use tet_sql::{Access, ArrayOptions};
 
 use crate::cells;
 use crate::support::sql::{register_rows, rows, sample};
@@ -25,19 +26,32 @@ fn value(cell: usize) -> f32 {
 async fn filters_of_any_density_keep_their_rows() {
     let values: Vec<f32> = (0..SHAPE.iter().product()).map(value).collect();
     let shape = SHAPE.map(|length| length as u64);
-    let spec = DatasetSpec::new("a", Dtype::F32, &shape, &shape);
-    let spec = spec.with_dim_names(["x", "y", "z"]);
-    let cells = cells!(values.iter().copied());
-    let (_folder, _, ctx) = sample(&[(spec, cells)], ArrayOptions::new()).await;
     let column = values
         .iter()
         .map(|value| (!value.is_nan()).then_some(*value));
     let column = Arc::new(column.collect::<Float32Array>());
     let axes = [("x", SHAPE[0]), ("y", SHAPE[1]), ("z", SHAPE[2])];
-    register_rows(&ctx, "r", &axes, column);
+    for (access, compression) in [
+        (Access::Mmap, Compression::Raw),
+        (Access::Pread, Compression::Raw),
+        (Access::Mmap, Compression::Zstd { level: 1 }),
+    ] {
+        let spec = DatasetSpec::new("a", Dtype::F32, &shape, &shape);
+        let spec = spec.with_dim_names(["x", "y", "z"]);
+        let spec = spec.with_compression(compression);
+        let options = ArrayOptions::new().with_access(access);
+        let cells = cells!(values.iter().copied());
+        let (_folder, _, ctx) = sample(&[(spec, cells)], options).await;
+        register_rows(&ctx, "r", &axes, Arc::clone(&column) as _);
+        compare(&ctx, &format!("{access:?} {compression:?}")).await;
+    }
+}
+
+/// Compares the answers of the array `a` and of its rows `r`.
+async fn compare(ctx: &SessionContext, what: &str) {
     for (batch_size, columns) in [(300, "x, y, z, value"), (8192, "value, y")] {
         let setting = format!("SET datafusion.execution.batch_size = {batch_size}");
-        rows(&ctx, &setting).await;
+        rows(ctx, &setting).await;
         for filter in [
             "value > 999",
             "value > 970",
@@ -51,11 +65,11 @@ async fn filters_of_any_density_keep_their_rows() {
         ] {
             let sql = |table: &str| format!("SELECT {columns} FROM {table} WHERE {filter}");
             let [mut found, mut expected] =
-                [rows(&ctx, &sql("a")).await, rows(&ctx, &sql("r")).await];
+                [rows(ctx, &sql("a")).await, rows(ctx, &sql("r")).await];
             found.sort();
             expected.sort();
             assert!(!found.is_empty());
-            assert!(found == expected, "{batch_size}: {}", sql("a"));
+            assert!(found == expected, "{what}, {batch_size}: {}", sql("a"));
         }
     }
 }

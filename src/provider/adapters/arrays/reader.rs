@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::ArrowNativeType;
 use datafusion::common::{Result, internal_err};
 
 use crate::error::Error;
@@ -17,7 +18,7 @@ use crate::provider::adapters::arrays::fetching::FetchedChunks;
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::shared_chunks::{ChunksOfArray, SharedChunks};
-use crate::provider::source::{FetchedBlock, ReadCounts, WindowReader};
+use crate::provider::source::{FetchedBlock, ReadCounts, WindowReader, runs_of};
 
 /// The maximum size, in bytes, of a window that is assembled from chunks.
 const MAX_WINDOW: u64 = 4 << 30;
@@ -316,6 +317,28 @@ impl WindowReader for StoredWindowReader {
         Ok(vec![self.array.column(cells, self.missing)?])
     }
 
+    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+        let size = self.array.dtype().size();
+        let stored = match &self.state {
+            State::Chunk => self.chunks.in_memory(),
+            State::Assembly(assembly) if assembly.is_complete => Some(&self.assembled[..]),
+            _ => None,
+        };
+        let Some(stored) = stored else {
+            return self.read(&runs_of(cells));
+        };
+        let gathered = match size {
+            1 => gathered(stored, cells, u8::from_le_bytes),
+            2 => gathered(stored, cells, u16::from_le_bytes),
+            4 => gathered(stored, cells, u32::from_le_bytes),
+            _ => gathered(stored, cells, u64::from_le_bytes),
+        };
+        if matches!(self.state, State::Chunk) && self.chunks.is_raw() {
+            self.chunks.count_mapped(gathered.len());
+        }
+        Ok(vec![self.array.column(gathered, self.missing)?])
+    }
+
     fn counts(&self) -> ReadCounts {
         let (requests, bytes_fetched) = self.chunks.fetched();
         ReadCounts {
@@ -325,6 +348,17 @@ impl WindowReader for StoredWindowReader {
             ..self.counts
         }
     }
+}
+
+/// Returns the cells with these numbers. A cell has `N` bytes.
+fn gathered<const N: usize, T: ArrowNativeType>(
+    stored: &[u8],
+    cells: &[u64],
+    cell: impl Fn([u8; N]) -> T,
+) -> Buffer {
+    let (stored, _) = stored.as_chunks();
+    let cells = cells.iter().map(|number| cell(stored[*number as usize]));
+    Buffer::from_vec(cells.collect::<Vec<T>>())
 }
 
 /// The intersection of two windows, as a selection of the whole grid.

@@ -22,6 +22,7 @@ use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::scan::ArrayScan;
+use crate::provider::scan::grid::blocks::MAX_READ;
 use crate::provider::scan::tasks::scan_of;
 
 /// Returns the operators of at most `tasks` tasks that together compute a whole aggregation; `None` if the groups
@@ -42,6 +43,13 @@ pub fn in_tasks(
         .filter(|(expr, column)| expr.is::<Column>() && **column < axes.len());
     let mut grouped: Vec<usize> = grouped.map(|(_, column)| *column).collect();
     grouped.sort_unstable();
+    // Whether the coordinates of such axes are sorted is known only where they were read.
+    if grouped
+        .iter()
+        .any(|column| axes[*column].0.length() > MAX_READ)
+    {
+        return Ok(None);
+    }
     let mut axis = None;
     for column in grouped {
         let (along, count) = &axes[column];

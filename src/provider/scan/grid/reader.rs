@@ -1,5 +1,6 @@
 //! Reads the selected cells of a grid, chunk by chunk.
 
+use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::{Cells, CoordinateColumns};
+use crate::grid::{Cells, CoordinateColumns, KeptRows};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid::blocks::GridBlocks;
@@ -21,7 +22,7 @@ const MIN_CELLS_PER_RUN: u64 = 32;
 /// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
 /// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
 const MIN_TESTED_ROWS: u64 = 1 << 16;
-/// Values are gathered row by row if at most one row in this many is kept.
+/// Rows are gathered one by one if at most one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
@@ -69,6 +70,39 @@ impl GridReader {
             options: *options,
         })
     }
+
+    /// Reads the few rows of a range that are kept, one by one; `None` if they cannot be numbered.
+    fn read_sparse(
+        &mut self,
+        rows: Range<u64>,
+        kept: &BooleanArray,
+    ) -> Result<Option<Vec<ArrayRef>>> {
+        let few = KeptRows::new(rows, kept);
+        let (Some(cells), Some(few)) = (&self.cells, few) else {
+            return Ok(None);
+        };
+        let mut values = Vec::new();
+        if let Some(reader) = &mut self.values {
+            values = reader.read_scattered(&few.cells(cells))?;
+        }
+        let axes = self.blocks.grid().axes();
+        let lines = LazyCell::new(|| few.lines(cells));
+        let mut values = values.into_iter();
+        let columns = self.columns.iter().map(|column| {
+            let column = match axes.get(*column) {
+                Some(axis) => match lines.as_ref() {
+                    Some(lines) => Some(lines.coordinates(cells, *column, axis.coordinates()?)?),
+                    None => None,
+                },
+                None => values.next(),
+            };
+            match column {
+                Some(column) => Ok(column),
+                None => internal_err!("a window reader gave too few attributes"),
+            }
+        });
+        columns.collect::<Result<_>>().map(Some)
+    }
 }
 
 impl BlockReader for GridReader {
@@ -106,10 +140,20 @@ impl BlockReader for GridReader {
     }
 
     fn batch(&self, first: u64) -> Range<u64> {
-        match &self.cells {
-            Some(cells) => self.coordinates.batch(cells, first, self.max_rows),
-            None => first..first,
+        let Some(cells) = &self.cells else {
+            return first..first;
+        };
+        // A batch of few rows costs as much as one of many.
+        if let Some((tested, kept)) = &self.tested
+            && tested.contains(&first)
+        {
+            let start = (first - tested.start) as usize;
+            let left = kept.slice(start, kept.len() - start);
+            if is_sparse(&left) && left.true_count() as u64 <= self.max_rows {
+                return first..tested.end;
+            }
         }
+        self.coordinates.batch(cells, first, self.max_rows)
     }
 
     fn evaluate(
@@ -170,18 +214,18 @@ impl BlockReader for GridReader {
     }
 
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        if let Some(kept) = kept.filter(|kept| is_sparse(kept))
+            && let Some(columns) = self.read_sparse(rows.clone(), kept)?
+        {
+            return Ok(columns);
+        }
         let Some(cells) = &self.cells else {
             return internal_err!("no block is open");
         };
-        // Values of few rows are gathered; those of many rows are read whole and then filtered.
-        let few = kept.filter(|kept| kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT);
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
             cells.runs(rows.clone(), &mut self.runs);
-            if let Some(kept) = few {
-                self.runs = kept_runs(&self.runs, kept);
-            }
             values = reader.read(&self.runs)?;
         }
         let filter = kept.map(|kept| {
@@ -195,24 +239,22 @@ impl BlockReader for GridReader {
         let axes = self.blocks.grid().axes();
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            let (all, is_filtered) = match axes.get(*column) {
+            let all = match axes.get(*column) {
                 Some(axis) => {
                     let coordinates = axis.coordinates()?;
                     let rows = rows.clone();
                     let max_rows = self.max_rows;
-                    let all =
-                        self.coordinates
-                            .column(cells, *column, coordinates, rows, max_rows)?;
-                    (all, false)
+                    self.coordinates
+                        .column(cells, *column, coordinates, rows, max_rows)?
                 }
                 None => match values.next() {
-                    Some(values) => (values, few.is_some()),
+                    Some(values) => values,
                     None => return internal_err!("a window reader gave too few attributes"),
                 },
             };
             columns.push(match &filter {
-                Some(filter) if !is_filtered => filter.filter(&all)?,
-                _ => all,
+                Some(filter) => filter.filter(&all)?,
+                None => all,
             });
         }
         Ok(columns)
@@ -226,49 +268,7 @@ impl BlockReader for GridReader {
     }
 }
 
-/// Returns the parts of ascending runs of cells that are kept. `kept` has one value per cell of the
-/// runs.
-fn kept_runs(runs: &[Range<u64>], kept: &BooleanArray) -> Vec<Range<u64>> {
-    let mut parts = Vec::new();
-    let mut runs = runs.iter();
-    let mut run = 0..0;
-    // The row of the first cell of the run.
-    let mut first = 0;
-    for (start, end) in kept.values().set_slices() {
-        let mut rows = start as u64..end as u64;
-        while !rows.is_empty() {
-            while first + (run.end - run.start) <= rows.start {
-                first += run.end - run.start;
-                match runs.next() {
-                    Some(next) => run = next.clone(),
-                    None => return parts,
-                }
-            }
-            let last = rows.end.min(first + (run.end - run.start));
-            parts.push(run.start + (rows.start - first)..run.start + (last - first));
-            rows.start = last;
-        }
-    }
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kept_cells_are_those_of_kept_rows() {
-        let runs = [2..5, 7..8, 10..16];
-        let cells: Vec<u64> = runs.iter().cloned().flatten().collect();
-        for pattern in 0..1 << cells.len() {
-            let kept: Vec<bool> = (0..cells.len())
-                .map(|row| pattern >> row & 1 == 1)
-                .collect();
-            let expected = cells.iter().zip(&kept).filter(|(_, kept)| **kept);
-            let expected: Vec<_> = expected.map(|(cell, _)| *cell).collect();
-            let parts = kept_runs(&runs, &BooleanArray::from(kept));
-            assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
-            assert_eq!(parts.into_iter().flatten().collect::<Vec<_>>(), expected);
-        }
-    }
+/// Returns `true` if few rows are kept.
+fn is_sparse(kept: &BooleanArray) -> bool {
+    kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT
 }

@@ -1,0 +1,172 @@
+//! Some of the rows of a window, such as the few that satisfy a predicate.
+
+use std::ops::Range;
+
+use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow::compute::take;
+use arrow::error::ArrowError;
+
+use crate::grid::cells::Cells;
+use crate::grid::coordinates::Coordinates;
+
+/// Some of the rows of a range.
+#[derive(Debug)]
+pub struct KeptRows {
+    rows: Range<u64>,
+    /// The number of each kept row within the range.
+    kept: Vec<u32>,
+}
+
+/// The lines of some rows. A line has one index along each axis but the last:
+///
+/// ```text
+/// rows 0..12 of 3 lines   0 1 2 3   4 5 6 7   8 9 10 11
+/// kept                      x   x     x         x
+///
+/// lines                   0, 0, 1, 2
+/// within their lines      1, 3, 1, 1
+/// ```
+#[derive(Debug)]
+pub struct KeptLines {
+    /// The lines of the range.
+    range: Range<u64>,
+    /// The number of each row's line among them.
+    lines: UInt32Array,
+    /// The rows whose coordinates along the last axis are looked up, and the number of each kept row among them.
+    looked_up: Range<u64>,
+    within: UInt32Array,
+}
+
+impl KeptRows {
+    /// Returns the rows of a range for which `kept`, which has no nulls, is `true`; `None` if the range has 2^32
+    /// rows or more.
+    pub fn new(rows: Range<u64>, kept: &BooleanArray) -> Option<Self> {
+        u32::try_from(rows.end - rows.start).ok()?;
+        let kept = kept.values().set_indices_u32().collect();
+        Some(Self { rows, kept })
+    }
+
+    /// Returns the cells of the rows, numbered in the row-major order of the window.
+    pub fn cells(&self, cells: &Cells) -> Vec<u64> {
+        let mut runs = Vec::new();
+        cells.runs(self.rows.clone(), &mut runs);
+        let mut numbers = Vec::with_capacity(self.kept.len());
+        let (mut rest, mut first) = (&self.kept[..], 0);
+        for run in runs {
+            let end = first + (run.end - run.start);
+            let (of_run, others) = rest.split_at(rest.partition_point(|row| u64::from(*row) < end));
+            numbers.extend(of_run.iter().map(|row| run.start + u64::from(*row) - first));
+            (rest, first) = (others, end);
+        }
+        numbers
+    }
+
+    /// Returns the lines of the rows; `None` without axes.
+    pub fn lines(&self, cells: &Cells) -> Option<KeptLines> {
+        let rows = &self.rows;
+        let (length, _) = cells.lines().filter(|(length, _)| *length > 0)?;
+        let first = rows.start - rows.start % length;
+        // A line is looked up whole if that is no more work than the range.
+        let is_short = length <= rows.end - rows.start;
+        let looked_up = match is_short {
+            true => first..first + length,
+            false => rows.clone(),
+        };
+        let mut lines = Vec::with_capacity(self.kept.len());
+        let mut within = Vec::with_capacity(self.kept.len());
+        let (mut line, mut end) = (0, first + length - rows.start);
+        for row in &self.kept {
+            while u64::from(*row) >= end {
+                (line, end) = (line + 1, end + length);
+            }
+            lines.push(line);
+            within.push(match is_short {
+                true => (u64::from(*row) + length - end) as u32,
+                false => *row,
+            });
+        }
+        Some(KeptLines {
+            range: rows.start / length..rows.end.div_ceil(length),
+            lines: lines.into(),
+            looked_up,
+            within: within.into(),
+        })
+    }
+}
+
+impl KeptLines {
+    /// Returns the coordinates of the rows along an axis. `cells` are those of [`KeptRows::lines`].
+    pub fn coordinates(
+        &self,
+        cells: &Cells,
+        axis: usize,
+        coordinates: &Coordinates,
+    ) -> Result<ArrayRef, ArrowError> {
+        match cells.lines() {
+            Some((_, lines)) if axis < lines.dimensions() => {
+                let of_lines = lines.coordinates(axis, coordinates, self.range.clone())?;
+                take(&of_lines, &self.lines, None)
+            }
+            _ => {
+                let of_rows = cells.coordinates(axis, coordinates, self.looked_up.clone())?;
+                take(&of_rows, &self.within, None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::StringArray;
+    use arrow::compute::filter;
+    use arrow::datatypes::DataType;
+
+    use super::*;
+    use crate::grid::{IndexSet, Selection, Steps, Window};
+
+    #[test]
+    fn kept_rows_are_those_of_a_filter() {
+        let texts = (0..7).map(|position| format!("p{position}"));
+        let coordinates = [
+            Coordinates::Steps(Steps::try_new(DataType::Int32, -3, 2, 5).unwrap()),
+            Coordinates::Steps(Steps::try_new(DataType::Int64, 9, -1, 4).unwrap()),
+            Coordinates::Values(Arc::new(StringArray::from_iter_values(texts))),
+        ];
+        let window = Window::new(vec![1..5, 0..4, 1..7]);
+        let some = |length, ranges: &[Range<u64>]| IndexSet::from_ranges(length, ranges.to_vec());
+        for selection in [
+            Selection::all(&[5, 4, 7]),
+            Selection::new(vec![
+                some(5, &[1..2, 4..5]),
+                some(4, &[1..3]),
+                some(7, &[0..2, 3..4, 6..7]),
+            ]),
+        ] {
+            let cells = Cells::new(&window, &selection);
+            for start in 0..cells.rows() {
+                for end in [start, start + 1, start + 3, start + 11, cells.rows()] {
+                    let rows = start..end.clamp(start, cells.rows());
+                    for step in [1, 2, 5] {
+                        let kept = rows.clone().map(|row| row % step == 0);
+                        let kept = BooleanArray::from(kept.collect::<Vec<_>>());
+                        let found = KeptRows::new(rows.clone(), &kept).unwrap();
+                        let mut runs = Vec::new();
+                        cells.runs(rows.clone(), &mut runs);
+                        let numbers = runs.into_iter().flatten().zip(kept.values());
+                        let numbers = numbers.filter(|(_, kept)| *kept).map(|(cell, _)| cell);
+                        assert_eq!(found.cells(&cells), numbers.collect::<Vec<_>>());
+                        let found = found.lines(&cells).unwrap();
+                        for (axis, coordinates) in coordinates.iter().enumerate() {
+                            let all = cells.coordinates(axis, coordinates, rows.clone());
+                            let expected = filter(&all.unwrap(), &kept).unwrap();
+                            let found = found.coordinates(&cells, axis, coordinates).unwrap();
+                            assert_eq!(&found, &expected, "{rows:?} {step} {axis}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! [`OpenTables`]: the tables that a worker has opened for earlier queries.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use crate::format::io::storage::Storage;
+use crate::provider::source::BlockSource;
+use crate::provider::source::recipe::TableRecipe;
+
+/// The maximum number of tables.
+const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+
+/// Tables of single files that remain open. A table that is opened for every query reads its metadata again,
+/// and maps its pages into memory again.
+#[derive(Debug)]
+pub(crate) struct OpenTables(Mutex<LruCache<TableRecipe, Arc<dyn BlockSource>>>);
+
+impl Default for OpenTables {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MOST)))
+    }
+}
+
+impl OpenTables {
+    fn lock(&self) -> MutexGuard<'_, LruCache<TableRecipe, Arc<dyn BlockSource>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the table of a recipe if it is open, and its file still has the identity in the recipe.
+    pub fn get(&self, recipe: &TableRecipe) -> Option<Arc<dyn BlockSource>> {
+        let table = Arc::clone(self.lock().get(recipe)?);
+        let now = Storage::open(&recipe.path).and_then(|file| file.identity());
+        if now.ok() == recipe.identity {
+            return Some(table);
+        }
+        self.lock().pop(recipe);
+        None
+    }
+
+    /// Keeps a table that was opened from this recipe.
+    pub fn add(&self, recipe: &TableRecipe, table: &Arc<dyn BlockSource>) {
+        if recipe.identity.is_some() && recipe.path.is_file() {
+            self.lock().put(recipe.clone(), Arc::clone(table));
+        }
+    }
+}
