@@ -42,8 +42,17 @@ impl KeptRows {
     /// rows or more.
     pub fn new(rows: Range<u64>, kept: &BooleanArray) -> Option<Self> {
         u32::try_from(rows.end - rows.start).ok()?;
-        let kept = kept.values().set_indices_u32().collect();
-        Some(Self { rows, kept })
+        let mut numbers = vec![0; kept.true_count()];
+        let found = kept.values().set_indices_u32();
+        // Without the checks for space of a growing list.
+        numbers
+            .iter_mut()
+            .zip(found)
+            .for_each(|(number, found)| *number = found);
+        Some(Self {
+            rows,
+            kept: numbers,
+        })
     }
 
     /// Returns the cells of the rows, numbered in the row-major order of the window.
@@ -74,16 +83,23 @@ impl KeptRows {
         };
         let mut lines = Vec::with_capacity(self.kept.len());
         let mut within = Vec::with_capacity(self.kept.len());
+        let mut rest = &self.kept[..];
         let (mut line, mut end) = (0, first + length - rows.start);
-        for row in &self.kept {
-            while u64::from(*row) >= end {
-                (line, end) = (line + 1, end + length);
+        while let Some(row) = rest.first() {
+            if let Some(behind) = u64::from(*row).checked_sub(end) {
+                let skipped = 1 + behind / length;
+                (line, end) = (line + skipped, end + skipped * length);
             }
-            lines.push(line);
-            within.push(match is_short {
-                true => (u64::from(*row) + length - end) as u32,
-                false => *row,
-            });
+            let count = rest.iter().position(|row| u64::from(*row) >= end);
+            let (of_line, others) = rest.split_at(count.unwrap_or(rest.len()));
+            lines.extend(std::iter::repeat_n(line as u32, of_line.len()));
+            // The first line may start before the range.
+            let start = match is_short {
+                true => end.wrapping_sub(length) as u32,
+                false => 0,
+            };
+            within.extend(of_line.iter().map(|row| row.wrapping_sub(start)));
+            rest = others;
         }
         Some(KeptLines {
             range: rows.start / length..rows.end.div_ceil(length),

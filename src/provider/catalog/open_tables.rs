@@ -46,3 +46,46 @@ impl OpenTables {
         }
     }
 }
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use std::fs::File;
+    use std::time::{Duration, SystemTime};
+
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+    use datafusion::prelude::SessionConfig;
+
+    use super::*;
+    use crate::provider::catalog::reopen;
+    use crate::provider::plans::fixtures::arrays;
+    use crate::provider::scan::tasks::scan_of;
+
+    #[tokio::test]
+    async fn tables_remain_open_until_their_file_changes() {
+        let (folder, ctx) = arrays().await;
+        let frame = ctx.sql("SELECT * FROM a").await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        let mut recipe = None;
+        plan.apply(|node| {
+            if let Some((_, scan)) = scan_of(node) {
+                recipe = scan.source().recipe()?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .unwrap();
+        let recipe = recipe.unwrap();
+        let tables = Arc::new(OpenTables::default());
+        let session = SessionConfig::new().with_extension(Arc::clone(&tables));
+        let first = reopen::open(&recipe, &session).unwrap();
+        let second = reopen::open(&recipe, &session).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let file = File::options()
+            .append(true)
+            .open(folder.path().join("arrays.tet"));
+        let later = SystemTime::now() + Duration::from_secs(1);
+        file.unwrap().set_modified(later).unwrap();
+        let error = reopen::open(&recipe, &session).unwrap_err();
+        assert!(error.to_string().contains("was replaced or changed"));
+        assert!(tables.lock().is_empty());
+    }
+}

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::cells;
 use crate::cluster::{Workers, use_workers, with_memory, with_token};
-use crate::support::sql::{error, rows, sample};
+use crate::support::sql::{error, open, rows, sample};
 
 /// Returns a session over the array `a` of the values 0 to 99 in 10 chunks.
 async fn hundred() -> (TempDir, SessionContext) {
@@ -60,13 +60,16 @@ async fn files_outside_of_the_roots_are_refused() {
     }
 }
 
-/// The file is replaced between planning and the decoding of the plan in the workers.
+/// The file is replaced between planning and the decoding of the plan in the workers, which have it open from an
+/// earlier query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_file_is_an_error() {
     let (folder, ctx) = hundred().await;
     let workers = Workers::start(2, &[folder.path()]).await;
     workers.join(&ctx).await;
-    let frame = ctx.sql("SELECT sum(value) FROM a").await.unwrap();
+    let sum = "SELECT sum(value) FROM a";
+    assert_eq!(rows(&ctx, sum).await, ["4950"]);
+    let frame = ctx.sql(sum).await.unwrap();
     let plan = frame.create_physical_plan().await.unwrap();
     let spec = DatasetSpec::new("a", Dtype::I64, &[100], &[10]).with_dim_names(["x"]);
     let path = folder.path().join("sample.tet");
@@ -77,6 +80,9 @@ async fn a_replaced_file_is_an_error() {
     let run = datafusion::physical_plan::collect(plan, ctx.task_ctx()).await;
     let refused = run.unwrap_err().to_string();
     assert!(refused.contains("was replaced or changed"), "{refused}");
+    let ctx = open(&path, ArrayOptions::new()).await;
+    workers.join(&ctx).await;
+    assert_eq!(rows(&ctx, sum).await, ["14950"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
