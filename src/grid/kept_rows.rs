@@ -1,4 +1,4 @@
-//! Some of the rows of a window, such as the few that satisfy a predicate.
+//! The rows of a window that a filter keeps.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use arrow::error::ArrowError;
 use crate::grid::cells::Cells;
 use crate::grid::coordinates::Coordinates;
 
-/// Some of the rows of a range.
+/// The rows of a range that a filter keeps.
 #[derive(Debug)]
 pub struct KeptRows {
     rows: Range<u64>,
-    /// The number of each kept row within the range.
+    /// The index of each kept row within the range.
     kept: Vec<u32>,
 }
 
-/// The lines of some rows. A line has one index along each axis but the last:
+/// The lines of kept rows. A line is the rows with the same indices along all axes but the last:
 ///
 /// ```text
 /// rows 0..12 of 3 lines   0 1 2 3   4 5 6 7   8 9 10 11
@@ -30,10 +30,10 @@ pub struct KeptRows {
 pub struct KeptLines {
     /// The lines of the range.
     range: Range<u64>,
-    /// The number of each row's line among them.
+    /// The index of each kept row's line within `range`.
     lines: UInt32Array,
-    /// The rows whose coordinates along the last axis are looked up, and the number of each kept row among them.
-    looked_up: Range<u64>,
+    /// The rows whose coordinates along the last axis are built, and the index of each kept row among them.
+    built: Range<u64>,
     within: UInt32Array,
 }
 
@@ -44,7 +44,7 @@ impl KeptRows {
         u32::try_from(rows.end - rows.start).ok()?;
         let mut numbers = vec![0; kept.true_count()];
         let found = kept.values().set_indices_u32();
-        // Without the checks for space of a growing list.
+        // A collected list would check its capacity for every row.
         numbers
             .iter_mut()
             .zip(found)
@@ -55,7 +55,7 @@ impl KeptRows {
         })
     }
 
-    /// Returns the cells of the rows, numbered in the row-major order of the window.
+    /// Returns the offset of each row's cell into the window, in row-major order.
     pub fn cells(&self, cells: &Cells) -> Vec<u64> {
         let mut runs = Vec::new();
         cells.runs(self.rows.clone(), &mut runs);
@@ -70,14 +70,14 @@ impl KeptRows {
         numbers
     }
 
-    /// Returns the lines of the rows; `None` without axes.
+    /// Returns the lines of the rows; `None` without axes, or without rows.
     pub fn lines(&self, cells: &Cells) -> Option<KeptLines> {
         let rows = &self.rows;
         let (length, _) = cells.lines().filter(|(length, _)| *length > 0)?;
         let first = rows.start - rows.start % length;
-        // A line is looked up whole if that is no more work than the range.
+        // The coordinates of a whole line are built if that is no more work than those of the range.
         let is_short = length <= rows.end - rows.start;
-        let looked_up = match is_short {
+        let built = match is_short {
             true => first..first + length,
             false => rows.clone(),
         };
@@ -104,14 +104,14 @@ impl KeptRows {
         Some(KeptLines {
             range: rows.start / length..rows.end.div_ceil(length),
             lines: lines.into(),
-            looked_up,
+            built,
             within: within.into(),
         })
     }
 }
 
 impl KeptLines {
-    /// Returns the coordinates of the rows along an axis. `cells` are those of [`KeptRows::lines`].
+    /// Returns the coordinates of the rows along an axis. `cells` must be those passed to [`KeptRows::lines`].
     pub fn coordinates(
         &self,
         cells: &Cells,
@@ -124,7 +124,7 @@ impl KeptLines {
                 take(&of_lines, &self.lines, None)
             }
             _ => {
-                let of_rows = cells.coordinates(axis, coordinates, self.looked_up.clone())?;
+                let of_rows = cells.coordinates(axis, coordinates, self.built.clone())?;
                 take(&of_rows, &self.within, None)
             }
         }

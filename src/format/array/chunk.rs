@@ -349,7 +349,7 @@ impl ChunkReader {
         }
     }
 
-    /// Returns all cells of the open chunk if they are in memory, or in a memory map.
+    /// Returns the cells of the open chunk; `None` if they are not decoded yet, or are read from the file on demand.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match &self.state {
             State::Mapped(map, range, _) => Some(&map[range.clone()]),
@@ -363,9 +363,9 @@ impl ChunkReader {
         }
     }
 
-    /// Adds cells that the caller used in memory, of a chunk that is stored as raw cells, to
+    /// Adds cells of a raw chunk that the caller took from [`Self::mapped`] or [`Self::in_memory`] to
     /// [`Self::bytes_read`].
-    pub fn count_mapped(&mut self, bytes: usize) {
+    pub fn count_used(&mut self, bytes: usize) {
         self.bytes_read += bytes as u64;
     }
 
@@ -383,19 +383,12 @@ impl ChunkReader {
             self.bytes_read += length as u64;
             return Ok(cells);
         }
-        match &self.state {
-            State::Mapped(map, chunk, _) => {
-                self.bytes_read += range.len() as u64;
-                Ok(&map[chunk.start + range.start..chunk.start + range.end])
-            }
-            #[cfg(feature = "remote")]
-            State::Fetched(bytes) => {
-                self.bytes_read += range.len() as u64;
-                Ok(&bytes[range])
-            }
-            State::Decoded(length) => Ok(&self.context.cells[..*length][range]),
-            State::Shared(cells) => Ok(&cells[range]),
-            _ => Err(self.not_ready()),
+        if self.is_raw() {
+            self.bytes_read += range.len() as u64;
+        }
+        match self.in_memory() {
+            Some(cells) => Ok(&cells[range]),
+            None => Err(self.not_ready()),
         }
     }
 

@@ -10,16 +10,16 @@ use crate::provider::source::BlockSource;
 use crate::provider::source::recipe::TableRecipe;
 
 /// The maximum number of tables.
-const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+const MAX_TABLES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// Tables of single files that remain open. A table that is opened for every query reads its metadata again,
-/// and maps its pages into memory again.
+/// A cache of open tables of single files. Without it, a worker would read the metadata of a file and map its pages
+/// for every query.
 #[derive(Debug)]
 pub(crate) struct OpenTables(Mutex<LruCache<TableRecipe, Arc<dyn BlockSource>>>);
 
 impl Default for OpenTables {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MOST)))
+        Self(Mutex::new(LruCache::new(MAX_TABLES)))
     }
 }
 
@@ -28,7 +28,8 @@ impl OpenTables {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the table of a recipe if it is open, and its file still has the identity in the recipe.
+    /// Returns the table of a recipe if it is open, and its file still has the identity in the recipe. If the file
+    /// has another identity, the table is removed.
     pub fn get(&self, recipe: &TableRecipe) -> Option<Arc<dyn BlockSource>> {
         let table = Arc::clone(self.lock().get(recipe)?);
         let now = Storage::open(&recipe.path).and_then(|file| file.identity());
@@ -39,7 +40,7 @@ impl OpenTables {
         None
     }
 
-    /// Keeps a table that was opened from this recipe.
+    /// Adds a table that was opened from this recipe, unless its container is a directory or an object of a store.
     pub fn add(&self, recipe: &TableRecipe, table: &Arc<dyn BlockSource>) {
         if recipe.identity.is_some() && recipe.path.is_file() {
             self.lock().put(recipe.clone(), Arc::clone(table));
@@ -58,16 +59,16 @@ mod tests {
     use super::*;
     use crate::provider::catalog::reopen;
     use crate::provider::plans::fixtures::arrays;
-    use crate::provider::scan::tasks::scan_of;
+    use crate::provider::scan::tasks::as_array_scan;
 
     #[tokio::test]
     async fn tables_remain_open_until_their_file_changes() {
-        let (folder, ctx) = arrays().await;
+        let (directory, ctx) = arrays().await;
         let frame = ctx.sql("SELECT * FROM a").await.unwrap();
         let plan = frame.create_physical_plan().await.unwrap();
         let mut recipe = None;
         plan.apply(|node| {
-            if let Some((_, scan)) = scan_of(node) {
+            if let Some((_, scan)) = as_array_scan(node) {
                 recipe = scan.source().recipe()?;
             }
             Ok(TreeNodeRecursion::Continue)
@@ -81,7 +82,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &second));
         let file = File::options()
             .append(true)
-            .open(folder.path().join("arrays.tet"));
+            .open(directory.path().join("arrays.tet"));
         let later = SystemTime::now() + Duration::from_secs(1);
         file.unwrap().set_modified(later).unwrap();
         let error = reopen::open(&recipe, &session).unwrap_err();

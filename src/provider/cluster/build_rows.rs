@@ -17,15 +17,14 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 
-/// Merges the rows of lookup joins whose tasks have the whole build side, and a part of the probe side each.
+/// Merges the rows of a lookup join that runs in tasks. Every task has the whole build side and a part of the probe
+/// side, so it does not know which rows of the build side have a match in another task. The last column of its
+/// rows is the row number on the build side of rows that it returns at the end, and null for all other rows:
 ///
-/// A task cannot tell whether a row of the build side has no match in the other parts, or has one there too. So
-/// tasks return the number of such a row as the last column, which is null in all other rows:
-///
-/// | join | a task returns | the operator returns |
+/// | join | rows of the build side that a task returns | returned by the operator |
 /// | --- | --- | --- |
-/// | `LEFT`, `FULL`, left anti | rows without a match in its part | those that all tasks return, once |
-/// | left semi | rows with a match in its part | those that any task returns, once |
+/// | `LEFT`, `FULL`, left anti | without a match in its part | once, if all tasks return them |
+/// | left semi | with a match in its part | once, if any task returns them |
 #[derive(Debug)]
 pub(super) struct BuildRowsExec {
     input: Arc<dyn ExecutionPlan>,
@@ -48,18 +47,18 @@ impl BuildRowsExec {
     }
 }
 
-/// The rows of the build side that tasks have returned.
-struct Returned {
-    /// The number of tasks that returned each row, by the number of the row.
+/// Counts the tasks that have returned each row of the build side.
+struct TaskCounts {
+    /// The number of tasks, by row number.
     tasks: Vec<u32>,
     /// The number of tasks that have to return a row.
     needed: u32,
     memory: MemoryReservation,
 }
 
-impl Returned {
-    /// Returns the rows of a batch that belong to the result, without their numbers.
-    fn kept(&mut self, mut batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+impl TaskCounts {
+    /// Returns the rows of a batch that belong to the result, without their row numbers.
+    fn filter(&mut self, mut batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let numbers = batch.remove_column(batch.num_columns() - 1);
         let Some(numbers) = numbers.as_primitive_opt::<UInt32Type>() else {
             return internal_err!("row numbers have the type {}", numbers.data_type());
@@ -142,7 +141,7 @@ impl ExecutionPlan for BuildRowsExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("BuildRows").register(context.memory_pool());
-        let mut returned = Returned {
+        let mut counts = TaskCounts {
             tasks: Vec::new(),
             needed: match self.join_type {
                 JoinType::LeftSemi => 1,
@@ -152,7 +151,7 @@ impl ExecutionPlan for BuildRowsExec {
         };
         let schema = self.schema();
         let rows = self.input.execute(partition, context)?;
-        let rows = rows.map(move |batch| returned.kept(batch?, &schema));
+        let rows = rows.map(move |batch| counts.filter(batch?, &schema));
         let rows = rows.try_filter(|batch| futures::future::ready(batch.num_rows() > 0));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }

@@ -32,8 +32,8 @@ use uuid::Uuid;
 
 use crate::provider::cluster::access::ClusterAccess;
 use crate::provider::cluster::envelope::Envelope;
-use crate::provider::cluster::packed::unpack;
 use crate::provider::cluster::progress::{Counts, METHOD, Query};
+use crate::provider::cluster::row_encoding::decode;
 use crate::provider::codec::VERSION;
 
 /// The maximum time to connect to a worker.
@@ -347,7 +347,7 @@ impl WorkerChannel for NamedWorker {
             .map_err(naming)?;
         let streams = streams.into_iter().map(|stream| {
             let naming = self.naming();
-            let rows = stream.map(move |batch| batch.and_then(unpack).map_err(&naming));
+            let rows = stream.map(move |batch| batch.and_then(decode).map_err(&naming));
             rows.boxed()
         });
         Ok(streams.collect())

@@ -24,7 +24,7 @@
 //! - `envelope` encodes tasks.
 //! - `worker` decodes tasks and runs them, with `task` at their root. It opens only files under its
 //!   [`Roots`](crate::Roots).
-//! - `packed` encodes the rows that workers send.
+//! - `row_encoding` encodes the rows that workers send.
 //! - `progress` asks workers how much of a query they have read.
 //! - `settings` carries the settings of the coordinator's session to the workers.
 
@@ -33,9 +33,9 @@ mod build_rows;
 mod channel;
 mod envelope;
 mod execution;
-mod packed;
 mod planning;
 mod progress;
+mod row_encoding;
 mod settings;
 mod task;
 mod worker;

@@ -14,8 +14,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::provider::cluster::packed::{pack, packed_schema};
 use crate::provider::cluster::planning::rule::replaced;
+use crate::provider::cluster::row_encoding::{encode, encoded_schema};
 
 /// The plan of a task, whose rows are encoded for the network and must all be sent before a deadline, if there
 /// is one.
@@ -37,7 +37,7 @@ struct TimeLimit {
 }
 
 impl TimeLimit {
-    /// Starts the time.
+    /// Starts the time limit now.
     fn new(duration: Duration) -> Self {
         let now = Instant::now();
         // A limit of centuries overflows.
@@ -45,8 +45,8 @@ impl TimeLimit {
         Self { duration, deadline }
     }
 
-    /// Returns the batches of a stream until the deadline.
-    fn of(self, batches: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    /// Returns the batches of a stream until the deadline, then an error.
+    fn apply_to(self, batches: SendableRecordBatchStream) -> SendableRecordBatchStream {
         let schema = batches.schema();
         let rows = futures::stream::unfold(Some(batches), move |batches| async move {
             let mut batches = batches?;
@@ -72,7 +72,7 @@ impl TaskExec {
     }
 
     fn with_limit(plan: Arc<dyn ExecutionPlan>, limit: Option<TimeLimit>) -> Self {
-        let sent = packed_schema(&plan.schema()).unwrap_or_else(|| plan.schema());
+        let sent = encoded_schema(&plan.schema()).unwrap_or_else(|| plan.schema());
         let properties = plan.properties().as_ref().clone();
         let properties = properties.with_eq_properties(EquivalenceProperties::new(sent));
         Self {
@@ -131,13 +131,13 @@ impl ExecutionPlan for TaskExec {
     ) -> Result<SendableRecordBatchStream> {
         let mut batches = self.plan.execute(partition, context)?;
         if let Some(limit) = self.limit {
-            batches = limit.of(batches);
+            batches = limit.apply_to(batches);
         }
-        let Some(sent) = packed_schema(&self.plan.schema()) else {
+        let Some(sent) = encoded_schema(&self.plan.schema()) else {
             return Ok(batches);
         };
         let schema = Arc::clone(&sent);
-        let batches = batches.map(move |batch| pack(&batch?, &schema));
+        let batches = batches.map(move |batch| encode(&batch?, &schema));
         Ok(Box::pin(RecordBatchStreamAdapter::new(sent, batches)))
     }
 

@@ -87,11 +87,10 @@ impl ClusterWorker {
         let (roots, time_limit) = (self.roots, self.time_limit);
         let tasks = RunningTasks::default();
         let (running, tables) = (tasks.clone(), Arc::new(OpenTables::default()));
-        let session = move |mut query: WorkerQueryContext| {
+        let session = move |query: WorkerQueryContext| {
             let (roots, running) = (Arc::clone(&roots), running.clone());
-            let config = query.builder.config().get_or_insert_default();
-            config.set_extension(Arc::clone(&tables));
-            async move { session(query, roots, time_limit, running) }
+            let tables = Arc::clone(&tables);
+            async move { session(query, roots, time_limit, running, tables) }
         };
         let worker = Worker::from_session_builder(session)
             .with_runtime_env(self.runtime)
@@ -107,12 +106,14 @@ fn session(
     roots: Arc<Roots>,
     time_limit: Option<Duration>,
     running: RunningTasks,
+    tables: Arc<OpenTables>,
 ) -> Result<SessionState> {
     let WorkerQueryContext {
         mut builder,
         headers,
     } = query;
     let config = builder.config().get_or_insert_default();
+    config.set_extension(tables);
     settings::apply(&headers, config.options_mut())?;
     let context = SessionContext::new_with_state(builder.build());
     let context = enable_arrays(context, ArrayOptions::new());

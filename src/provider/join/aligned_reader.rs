@@ -70,10 +70,10 @@ impl WindowReader for AlignedReader {
         Ok(columns)
     }
 
-    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+    fn gather(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
         let mut columns = Vec::with_capacity(self.readers.len());
         for reader in &mut self.readers {
-            columns.extend(reader.read_scattered(cells)?);
+            columns.extend(reader.gather(cells)?);
         }
         Ok(columns)
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -29,12 +30,29 @@ pub(in crate::provider) enum Division {
 }
 
 /// Returns a node with its scan, if the node is the scan of an array.
-pub(in crate::provider) fn scan_of(
+pub(in crate::provider) fn as_array_scan(
     node: &Arc<dyn ExecutionPlan>,
 ) -> Option<(&DataSourceExec, &ArrayScan)> {
     let source = node.downcast_ref::<DataSourceExec>()?;
     let scan = source.data_source().downcast_ref::<ArrayScan>()?;
     Some((source, scan))
+}
+
+/// Returns a plan with this scan in place of its scans of arrays.
+pub(in crate::provider) fn with_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    scan: &ArrayScan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = Arc::clone(plan).transform_up(|node| {
+        Ok(match as_array_scan(&node) {
+            Some((source, _)) => {
+                let source = source.clone().with_data_source(Arc::new(scan.clone()));
+                Transformed::yes(Arc::new(source) as _)
+            }
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(replaced.data)
 }
 
 impl ArrayScan {
@@ -142,8 +160,8 @@ impl ArrayScan {
         scan
     }
 
-    /// Returns the axes of a grid, each with the number of chunks along it that the scan reads; `None` if the
-    /// scan does not read the chunks of a whole selection of one grid.
+    /// Returns the axes of the grid, each with the number of chunks along it that the scan reads. Returns `None` if
+    /// the scan has a limit, reads several grids, or reads only some of the selected chunks.
     pub(in crate::provider) fn chunk_counts(&self) -> Option<Vec<(Axis, u64)>> {
         if *self.blocks.order() != BlockOrder::All || self.plan.fetch.is_some() {
             return None;
@@ -157,17 +175,18 @@ impl ArrayScan {
         Some(part.grid.axes().iter().cloned().zip(counts).collect())
     }
 
-    /// Divides a scan with these numbers of chunks along the axes into at most `tasks` scans, which together read
-    /// every chunk once, and each of which reads the chunks of some indices along `axis`. `None` if there are
-    /// too few chunks.
+    /// Divides the scan along an axis into at most `tasks` scans, which together read every chunk once. Returns
+    /// `None` if [`Self::chunk_counts`] does, if the axis has one chunk for several tasks, or if the division
+    /// needs more than [`MAX_RANGES`] ranges.
     pub(in crate::provider) fn along_axis(
         &self,
-        counts: &[u64],
         axis: usize,
         tasks: usize,
         partitions: usize,
     ) -> Result<Option<Vec<Self>>> {
-        let sets = along(counts, axis, tasks as u64);
+        let axes = self.chunk_counts().into_iter().flatten();
+        let counts: Vec<u64> = axes.map(|(_, count)| count).collect();
+        let sets = along(&counts, axis, tasks as u64);
         let (Some(sets), Some(count)) = (sets, self.blocks.count()) else {
             return Ok(None);
         };
@@ -249,13 +268,13 @@ fn slabs(counts: &[u64], tasks: u64) -> Vec<Range<u64>> {
     (0..*first).flat_map(of_index).collect()
 }
 
-/// Divides the chunks of a grid into at most `tasks` sets of chunk ordinals along an axis. `None` if it has
-/// one chunk for several tasks.
-fn along(counts: &[u64], cut: usize, tasks: u64) -> Option<Vec<IndexSet>> {
+/// Divides the chunks of a grid along an axis into at most `tasks` sets of chunk ordinals. `None` if there is no
+/// such axis, if it has one chunk for several tasks, or if the sets have too many ranges.
+fn along(counts: &[u64], axis: usize, tasks: u64) -> Option<Vec<IndexSet>> {
+    let length = *counts.get(axis)?;
     let total: u64 = counts.iter().product();
-    let outer: u64 = counts[..cut].iter().product();
-    let inner: u64 = counts[cut + 1..].iter().product();
-    let length = counts[cut];
+    let outer: u64 = counts[..axis].iter().product();
+    let inner: u64 = counts[axis + 1..].iter().product();
     if length == 0 || length == 1 && tasks > 1 {
         return None;
     }

@@ -244,7 +244,7 @@ pub(crate) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<
         .unwrap_or_else(|| Arc::clone(grid))
 }
 
-/// Returns the runs of adjacent cells among ascending cells.
+/// Returns the runs of adjacent cells among strictly ascending cells.
 pub(in crate::provider) fn runs_of(cells: &[u64]) -> Vec<Range<u64>> {
     let runs = cells.chunk_by(|one, next| one + 1 == *next);
     let runs = runs.map(|run| run[0]..run[0] + run.len() as u64);
@@ -281,9 +281,9 @@ pub trait WindowReader: Send {
     /// row-major order of the window, ascending and without overlaps.
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>>;
 
-    /// Reads scattered cells of the window, as one array per attribute. `cells` are numbers in the row-major
-    /// order of the window, ascending.
-    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+    /// Gathers cells of the window, as one array per attribute. `cells` are offsets into the window in row-major
+    /// order, strictly ascending.
+    fn gather(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
         self.read(&runs_of(cells))
     }
 

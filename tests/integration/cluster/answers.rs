@@ -69,8 +69,8 @@ const JOINS: [&str; 9] = [
     "SELECT name, avg(value) FROM a JOIN (VALUES (1, 'p'), (4, 'q'), (5, 'p')) c(l, name) ON lat = l GROUP BY name",
 ];
 
-/// Lookup joins that return rows of the build side, beside or instead of matches: rows without a match in one of
-/// the tasks, in all of them, and in none.
+/// Lookup joins that return rows of the build side, which have matches in all tasks, in one of them, or in none. Each
+/// with the kind of join in the plan.
 const WITH_BUILD_ROWS: [(&str, &str); 9] = [
     ("Left", "SELECT name, time, value FROM (VALUES (3, 'p'), (99, 'q'), (11, 'r'), (98, NULL)) c(t, name) LEFT JOIN a ON time = t"),
     ("Full", "SELECT name, time, value FROM (VALUES (3, 'p'), (99, 'q'), (3, 'r')) c(t, name) FULL JOIN a ON time = t"),
@@ -290,7 +290,7 @@ async fn joins_that_return_build_rows_run_in_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_with_other_groups_each_compute_results() {
+async fn tasks_with_disjoint_groups_return_final_values() {
     let (folder, ctx, workers) = cluster(2).await;
     workers.join(&ctx).await;
     for (tasks, sql) in [
@@ -313,8 +313,8 @@ async fn tasks_with_other_groups_each_compute_results() {
         let task = format!("chunks_per_task={tasks}: ArrayAggregateExec: mode=Single");
         assert!(below.contains(&task), "{sql}\n{shown}");
     }
-    // Two chunks along lat and lon are too few for three workers, and cells of other chunks may belong to the same
-    // value of an expression.
+    // Two chunks along lat and lon are too few for three workers. Coordinates of several chunks may have the same
+    // lat / 2.
     let workers = Workers::start(3, &[folder.path()]).await;
     workers.join(&ctx).await;
     for sql in [

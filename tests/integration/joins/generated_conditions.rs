@@ -9,6 +9,8 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
+#[cfg(all(feature = "cluster", feature = "serve"))]
+use crate::cluster::Workers;
 use crate::joins::conditions::datasets;
 use crate::joins::generated::difference;
 #[cfg(feature = "proto")]
@@ -142,7 +144,9 @@ async fn generated_conditions_answer_as_over_rows_in_memory() {
     write(&path, &datasets());
     let truth = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let mut sessions = Vec::new();
-    for setting in [0, 1, 2, 3, 5, 8, 11] {
+    #[cfg(all(feature = "cluster", feature = "serve"))]
+    let workers = Workers::start(2, &[folder.path()]).await;
+    for setting in [0, 1, 2, 3, 5, 8, 11, 16, 19] {
         let is = |bit: usize| setting & bit != 0;
         let config = SessionConfig::new()
             .with_target_partitions(if is(1) { 3 } else { 1 })
@@ -160,6 +164,10 @@ async fn generated_conditions_answer_as_over_rows_in_memory() {
         #[cfg(feature = "proto")]
         if is(8) {
             Encoded::add_to(&ctx, &[]);
+        }
+        #[cfg(all(feature = "cluster", feature = "serve"))]
+        if is(16) {
+            workers.join(&ctx).await;
         }
         sessions.push((setting, ctx));
     }

@@ -48,7 +48,7 @@ async fn filters_of_any_density_keep_their_rows() {
 }
 
 /// Compares the answers of the array `a` and of its rows `r`.
-async fn compare(ctx: &SessionContext, what: &str) {
+async fn compare(ctx: &SessionContext, layout: &str) {
     for (batch_size, columns) in [(300, "x, y, z, value"), (8192, "value, y")] {
         let setting = format!("SET datafusion.execution.batch_size = {batch_size}");
         rows(ctx, &setting).await;
@@ -69,7 +69,7 @@ async fn compare(ctx: &SessionContext, what: &str) {
             found.sort();
             expected.sort();
             assert!(!found.is_empty());
-            assert!(found == expected, "{what}, {batch_size}: {}", sql("a"));
+            assert!(found == expected, "{layout}, {batch_size}: {}", sql("a"));
         }
     }
 }

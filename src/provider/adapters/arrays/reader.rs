@@ -295,7 +295,7 @@ impl WindowReader for StoredWindowReader {
             (State::Chunk, [run], Some((map, chunk))) => {
                 let start = chunk.start + run.start;
                 let buffer = values::mapped_buffer(map, start..start + run.len());
-                self.chunks.count_mapped(run.len());
+                self.chunks.count_used(run.len());
                 buffer
             }
             (State::Chunk, ..) => {
@@ -317,7 +317,7 @@ impl WindowReader for StoredWindowReader {
         Ok(vec![self.array.column(cells, self.missing)?])
     }
 
-    fn read_scattered(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
+    fn gather(&mut self, cells: &[u64]) -> Result<Vec<ArrayRef>> {
         let size = self.array.dtype().size();
         let stored = match &self.state {
             State::Chunk => self.chunks.in_memory(),
@@ -334,7 +334,7 @@ impl WindowReader for StoredWindowReader {
             _ => gathered(stored, cells, u64::from_le_bytes),
         };
         if matches!(self.state, State::Chunk) && self.chunks.is_raw() {
-            self.chunks.count_mapped(gathered.len());
+            self.chunks.count_used(gathered.len());
         }
         Ok(vec![self.array.column(gathered, self.missing)?])
     }
@@ -350,14 +350,14 @@ impl WindowReader for StoredWindowReader {
     }
 }
 
-/// Returns the cells with these numbers. A cell has `N` bytes.
+/// Gathers the cells at these offsets. A cell has `N` bytes.
 fn gathered<const N: usize, T: ArrowNativeType>(
     stored: &[u8],
     cells: &[u64],
     cell: impl Fn([u8; N]) -> T,
 ) -> Buffer {
     let (stored, _) = stored.as_chunks();
-    let cells = cells.iter().map(|number| cell(stored[*number as usize]));
+    let cells = cells.iter().map(|offset| cell(stored[*offset as usize]));
     Buffer::from_vec(cells.collect::<Vec<T>>())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `rule` finds the parts of a plan, `row_wise` tells which can run in tasks, and `stage` divides
 //!   them.
-//! - `disjoint` divides aggregates into tasks with other groups each.
+//! - `disjoint` divides aggregates into tasks with disjoint groups.
 //! - `joined` divides aggregates over lookup joins, which workers plan themselves.
 //! - `broadcast` sends the build sides of lookup joins to all tasks, and `subqueries` the values of
 //!   scalar subqueries.

@@ -34,7 +34,7 @@ use crate::provider::cluster::planning::subqueries::refers_to_subquery;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
-use crate::provider::scan::tasks::{Division, scan_of};
+use crate::provider::scan::tasks::{Division, as_array_scan};
 use crate::provider::window::ArrayWindowExec;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
@@ -160,7 +160,7 @@ impl Divider {
         Ok(Some(merged(rows, plan, limit.and_then(SortExec::fetch))))
     }
 
-    /// Divides a whole aggregation into tasks that have other groups each; `None` if that is not possible.
+    /// Divides a whole aggregation into tasks with disjoint groups; `None` if that is not possible.
     fn disjoint_groups(
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -171,8 +171,8 @@ impl Divider {
         let Some(tasks) = self.tasks(whole.scan()) else {
             return Ok(None);
         };
-        let for_tasks = |scan: &ArrayScan| self.for_tasks(scan);
-        let Some(leaves) = disjoint::in_tasks(whole, tasks, for_tasks, &self.config)? else {
+        let scan = self.for_tasks(whole.scan());
+        let Some(leaves) = disjoint::in_tasks(whole, &scan, tasks, &self.config)? else {
             return Ok(None);
         };
         let chunks = leaves.iter().map(|task| task.planned_read().chunks);
@@ -186,13 +186,13 @@ impl Divider {
         Ok(rows.map(|rows| merged(rows, plan, None)))
     }
 
-    /// Divides a lookup join that returns rows of the build side at the end. Each task returns those of its part
-    /// of the probe side, with their numbers.
+    /// Divides a lookup join that returns rows of the build side at the end. Each task returns those that belong to
+    /// its part of the probe side, with their row numbers.
     fn with_build_rows(
         &mut self,
         join: &ArrayLookupJoinExec,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        // Each task would number the rows of an array in the order in which it has read them.
+        // Each task would read the rows of an array in another order, and number them differently.
         if join.has_keyed_build() {
             return Ok(None);
         }
@@ -330,7 +330,7 @@ impl Divider {
         if let Some(windows) = part.leaf.downcast_ref::<ArrayWindowExec>() {
             return self.windows(part, windows);
         }
-        let Some((source, scan)) = scan_of(&part.leaf) else {
+        let Some((source, scan)) = as_array_scan(&part.leaf) else {
             return Ok(None);
         };
         let Some(tasks) = self.tasks(scan) else {
@@ -358,8 +358,8 @@ impl Divider {
         }))
     }
 
-    /// Returns a scan without the dynamic filters of operators in this process, which never learn anything in a
-    /// worker. Subqueries have their values.
+    /// Returns a scan as tasks read it: without its dynamic filter, which the operators of this process cannot
+    /// update on a worker. With subqueries the filter stays, because their values are part of a task.
     fn for_tasks(&self, scan: &ArrayScan) -> ArrayScan {
         match self.subqueries.is_some() {
             true => scan.clone(),
@@ -446,7 +446,8 @@ impl Divider {
             let join = join.over_build(Arc::new(BroadcastExec::new(build)))?;
             return Ok(Some(Arc::new(join)));
         }
-        let weight = |leaf: &Arc<dyn ExecutionPlan>| scan_of(JoinedLeaf::scan_of(leaf))?.1.weight();
+        let weight =
+            |leaf: &Arc<dyn ExecutionPlan>| as_array_scan(JoinedLeaf::scan_of(leaf))?.1.weight();
         let of_build = RowWise::of(build, true).and_then(|build| weight(&build.leaf));
         let most = weight(leaf).unwrap_or(0).max(self.task_size);
         Ok(of_build
@@ -455,7 +456,7 @@ impl Divider {
     }
 }
 
-/// Returns the first rows of all partitions in one, in the order of `plan`; all rows without a limit.
+/// Merges all partitions into one, in the order of `plan` if it has one. Only rows with an order may be limited.
 fn merged(
     rows: Arc<dyn ExecutionPlan>,
     plan: &Arc<dyn ExecutionPlan>,

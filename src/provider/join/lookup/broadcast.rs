@@ -34,8 +34,8 @@ impl ArrayLookupJoinExec {
         Ok(Self::new(inputs, Arc::new(spec), filter))
     }
 
-    /// Returns the join with one more column: the row number on the build side of those rows that come from the
-    /// build side alone, and null for all others.
+    /// Returns the join with one more column: the row number on the build side of rows that the join returns at the
+    /// end, and null for all other rows.
     pub(in crate::provider) fn with_row_numbers(&self) -> Self {
         let spec = self.spec();
         let mut output = spec.output.as_ref().clone();

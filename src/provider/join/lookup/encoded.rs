@@ -31,7 +31,7 @@ pub(crate) struct EncodedJoin {
     condition: Vec<(bool, usize)>,
     /// The column of the probe side that holds key indices.
     key_index: usize,
-    /// `true` if a last column holds the row numbers of the build side.
+    /// `true` if the last output column has the row numbers of the build side.
     has_row_numbers: bool,
 }
 

@@ -24,8 +24,8 @@ use crate::provider::planning::mask::mask;
 pub(super) struct JoinOutput {
     /// The kind of join.
     pub join_type: JoinType,
-    /// The side of each output column, and its index among the columns of that side. A column of neither side
-    /// holds the row numbers of rows of the build side alone, and null in other rows.
+    /// The side of each output column, and its index among the columns of that side. The column of neither side
+    /// has the row number on the build side of rows that are returned at the end, and is null for all other rows.
     pub columns: Vec<ColumnIndex>,
     /// The column of the probe side that holds key indices.
     pub key_index: usize,
@@ -33,7 +33,7 @@ pub(super) struct JoinOutput {
     pub filter: Option<JoinFilter>,
 }
 
-/// The output column with the row numbers of rows of the build side alone.
+/// The output column with the row numbers of the build side.
 #[cfg(any(feature = "cluster", feature = "proto"))]
 pub(super) const ROW_NUMBER: ColumnIndex = ColumnIndex {
     index: 0,
@@ -64,7 +64,7 @@ enum JoinedRows<'a> {
     Pairs(&'a RecordBatch, &'a UInt32Array),
     /// Rows of the probe side alone.
     Probe(&'a RecordBatch),
-    /// Rows of the build side alone, and which of all its rows they are.
+    /// Rows of the build side alone, and the mask that selects them among all its rows.
     Build(&'a RecordBatch, &'a BooleanArray),
 }
 

@@ -22,7 +22,7 @@ const MIN_CELLS_PER_RUN: u64 = 32;
 /// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
 /// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
 const MIN_TESTED_ROWS: u64 = 1 << 16;
-/// Rows are gathered one by one if at most one row in this many is kept.
+/// Rows are gathered one by one if fewer than one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
@@ -71,7 +71,7 @@ impl GridReader {
         })
     }
 
-    /// Reads the few rows of a range that are kept, one by one; `None` if they cannot be numbered.
+    /// Reads the few rows of a range that are kept, one by one; `None` if the range has 2^32 rows or more.
     fn read_sparse(
         &mut self,
         rows: Range<u64>,
@@ -83,7 +83,7 @@ impl GridReader {
         };
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
-            values = reader.read_scattered(&few.cells(cells))?;
+            values = reader.gather(&few.cells(cells))?;
         }
         let axes = self.blocks.grid().axes();
         let lines = LazyCell::new(|| few.lines(cells));
@@ -98,7 +98,7 @@ impl GridReader {
             };
             match column {
                 Some(column) => Ok(column),
-                None => internal_err!("a window reader gave too few attributes"),
+                None => internal_err!("a reader has too few columns for kept rows"),
             }
         });
         columns.collect::<Result<_>>().map(Some)
@@ -143,7 +143,7 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return first..first;
         };
-        // A batch of few rows costs as much as one of many.
+        // Every batch has a fixed cost. The rest of the tested range is one batch if few of its rows are kept.
         if let Some((tested, kept)) = &self.tested
             && tested.contains(&first)
         {
@@ -268,7 +268,7 @@ impl BlockReader for GridReader {
     }
 }
 
-/// Returns `true` if few rows are kept.
+/// Returns `true` if fewer than one row in [`MIN_ROWS_PER_KEPT`] is kept.
 fn is_sparse(kept: &BooleanArray) -> bool {
     kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT
 }

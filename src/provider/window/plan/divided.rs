@@ -1,12 +1,10 @@
 //! Divides windows among the tasks of a cluster.
 
-use std::sync::Arc;
-
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 
-use crate::provider::scan::tasks::scan_of;
+use crate::provider::scan::tasks::{as_array_scan, with_scan};
 use crate::provider::window::exec::operator::ArrayWindowExec;
 use crate::provider::window::plan::rule::operator;
 
@@ -23,13 +21,12 @@ impl ArrayWindowExec {
         let partitions = config.execution.target_partitions;
         let mut scans = None;
         self.replaced().apply(|node| {
-            if let Some((_, scan)) = scan_of(node) {
+            if let Some((_, scan)) = as_array_scan(node) {
                 let counts = scan.chunk_counts().unwrap_or_default();
-                let counts: Vec<u64> = counts.into_iter().map(|(_, count)| count).collect();
                 let others = (0..counts.len()).filter(|other| *other != axis);
-                let cut = others.max_by_key(|other| (counts[*other], usize::MAX - other));
+                let cut = others.max_by_key(|other| (counts[*other].1, usize::MAX - other));
                 if let Some(cut) = cut {
-                    scans = scan.along_axis(&counts, cut, tasks, partitions)?;
+                    scans = scan.along_axis(cut, tasks, partitions)?;
                 }
             }
             Ok(TreeNodeRecursion::Continue)
@@ -39,16 +36,8 @@ impl ArrayWindowExec {
         };
         let mut operators = Vec::with_capacity(scans.len());
         for scan in scans {
-            let replaced = Arc::clone(self.replaced()).transform_up(|node| {
-                Ok(match scan_of(&node) {
-                    Some((source, _)) => {
-                        let narrowed = source.clone().with_data_source(Arc::new(scan.clone()));
-                        Transformed::yes(Arc::new(narrowed) as _)
-                    }
-                    None => Transformed::no(node),
-                })
-            })?;
-            match operator(&replaced.data, Some(self.columns()), config)? {
+            let replaced = with_scan(self.replaced(), &scan)?;
+            match operator(&replaced, Some(self.columns()), config)? {
                 Some(operator) => operators.push(operator),
                 None => return Ok(None),
             }

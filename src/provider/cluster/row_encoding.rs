@@ -1,19 +1,19 @@
 //! Encodes rows for the network.
 //!
-//! Most bytes of an array's rows are coordinates: long runs of equal values, or few distinct values. Each
-//! column of a batch is sent as its runs, as a dictionary of its distinct values and the code of each row, or
-//! as it is. A batch becomes one row, with a list of values and bytes for each column:
+//! Most bytes of an array's rows are coordinates, which repeat. A primitive column of 4 or 8 bytes without nulls
+//! is sent as runs of equal values (of at least 8 rows on average), as a dictionary (of at most 2048 distinct
+//! values), or unchanged. Other columns are sent unchanged. A batch becomes one row, with a list of values and the
+//! layout of each column:
 //!
 //! ```text
-//! time  lat  value            time    codes     lat       codes     value              codes
-//! 0     50   1.5              [0]     0, 4      [50, 40]  1, 0101   [1.5, 2.5, 3, 4]   (none)
-//! 0     40   2.5                      4 times             1 byte
-//! 0     50   3                        the same            a row
-//! 0     40   4
+//! a batch of 4096 rows          values             layout
+//! time   0, 0, 0, ...           [0]                0, then 4096: the length of each run
+//! lat    50, 40, 50, 40, ...    [50, 40]           1, then 0, 1, 0, 1, ...: the code of each row
+//! value  1.5, 2.5, 3.25, ...    [1.5, 2.5, ...]    empty
 //! ```
 //!
-//! The first byte of `codes` is 0 before the lengths of runs, which have 16 bits, and otherwise the number of
-//! bytes of a row's code. Numbers are little-endian.
+//! The first byte of a layout is 0 before the lengths of runs, which have 16 bits, and otherwise the number of
+//! bytes of a code. Numbers are little-endian.
 
 use std::sync::Arc;
 
@@ -22,22 +22,23 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 
 /// The first byte of the lengths of runs.
 const RUNS: u8 = 0;
 /// The minimum number of rows in a run on average.
-const ROWS_OF_RUN: usize = 8;
+const MIN_ROWS_PER_RUN: usize = 8;
 /// The maximum number of entries of a dictionary.
-const MOST_DISTINCT: usize = 1 << 11;
+const MAX_DISTINCT: usize = 1 << 11;
 /// The number of slots of the table that finds entries of a dictionary.
-const SLOTS: usize = 2 * MOST_DISTINCT;
+const SLOTS: usize = 2 * MAX_DISTINCT;
 
-/// The metadata of the schema of encoded rows.
-const MARK: &str = "tet-sql:packed";
+/// The key in the metadata of a schema that marks encoded batches.
+const MARK: &str = "tet-sql:encoded";
 
-/// Returns the schema of encoded rows, given that of the rows; `None` if these are sent as they are.
-pub(super) fn packed_schema(schema: &Schema) -> Option<SchemaRef> {
+/// Returns the schema of encoded batches, given that of the rows. Returns `None` if there are no columns, or if one
+/// is nested or a dictionary: such rows are sent unchanged.
+pub(super) fn encoded_schema(schema: &Schema) -> Option<SchemaRef> {
     let fields = schema.fields();
     if fields.is_empty() || !fields.iter().all(|field| is_flat(field.data_type())) {
         return None;
@@ -45,7 +46,7 @@ pub(super) fn packed_schema(schema: &Schema) -> Option<SchemaRef> {
     let fields = fields.iter().flat_map(|field| {
         let values = DataType::List(Arc::clone(field));
         let values = Field::new(field.name(), values, false);
-        [values, Field::new("codes", DataType::Binary, false)]
+        [values, Field::new("layout", DataType::Binary, false)]
     });
     let mut metadata = schema.metadata().clone();
     metadata.insert(MARK.to_string(), String::new());
@@ -53,8 +54,7 @@ pub(super) fn packed_schema(schema: &Schema) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new_with_metadata(fields, metadata)))
 }
 
-/// Returns `true` for types whose arrays consist of values and offsets, and for views, whose buffers are made
-/// anew. Dictionaries and nested types are left to datafusion-distributed.
+/// Returns `true` for primitive, boolean, text and binary types.
 fn is_flat(data_type: &DataType) -> bool {
     use DataType::*;
     let is_text = matches!(data_type, Utf8 | LargeUtf8 | Utf8View);
@@ -63,24 +63,24 @@ fn is_flat(data_type: &DataType) -> bool {
 }
 
 /// Encodes a batch as one row of this schema.
-pub(super) fn pack(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn encode(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
     for (field, column) in schema.fields().iter().step_by(2).zip(batch.columns()) {
         let DataType::List(field) = field.data_type() else {
             return internal_err!("values of type {} are not encoded", field.data_type());
         };
-        let packed = packed(column);
-        let (values, codes) = packed.unwrap_or_else(|| (own_rows(column), Vec::new()));
+        let encoded = encode_column(column);
+        let (values, layout) = encoded.unwrap_or_else(|| (compacted(column), Vec::new()));
         let all = OffsetBuffer::from_lengths([values.len()]);
         let values = ListArray::try_new(Arc::clone(field), all, values, None)?;
         columns.push(Arc::new(values));
-        columns.push(Arc::new(BinaryArray::from_iter_values([codes])));
+        columns.push(Arc::new(BinaryArray::from_iter_values([layout])));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// Returns a column whose buffers hold no other rows. Views may share theirs with rows that were left out.
-fn own_rows(column: &ArrayRef) -> ArrayRef {
+/// Returns a column whose views refer to no bytes of other rows.
+fn compacted(column: &ArrayRef) -> ArrayRef {
     if let Some(views) = column.as_string_view_opt() {
         return Arc::new(views.gc());
     }
@@ -91,7 +91,7 @@ fn own_rows(column: &ArrayRef) -> ArrayRef {
 }
 
 /// Returns the rows of an encoded batch. Other batches are returned as they are.
-pub(super) fn unpack(batch: RecordBatch) -> Result<RecordBatch> {
+pub(super) fn decode(batch: RecordBatch) -> Result<RecordBatch> {
     let schema = batch.schema();
     if !schema.metadata().contains_key(MARK) {
         return Ok(batch);
@@ -99,21 +99,24 @@ pub(super) fn unpack(batch: RecordBatch) -> Result<RecordBatch> {
     let mut fields: Vec<FieldRef> = Vec::with_capacity(schema.fields().len() / 2);
     let mut columns = Vec::with_capacity(fields.capacity());
     for pair in batch.columns().chunks(2) {
-        let [lists, codes] = pair else {
-            return internal_err!("a worker sent values without codes");
-        };
-        let (lists, codes) = (lists.as_list_opt::<i32>(), codes.as_binary_opt::<i32>());
-        let (Some(lists), Some(codes), 1) = (lists, codes, batch.num_rows()) else {
-            return internal_err!("a worker sent no encoded rows: {schema:?}");
+        let lists = pair.first().and_then(|lists| lists.as_list_opt::<i32>());
+        let layouts = pair
+            .get(1)
+            .and_then(|layouts| layouts.as_binary_opt::<i32>());
+        let (Some(lists), Some(layouts), 1) = (lists, layouts, batch.num_rows()) else {
+            return exec_err!(
+                "an encoded batch has {} rows with the schema {schema:?}, expected one row of lists and layouts",
+                batch.num_rows()
+            );
         };
         let DataType::List(field) = lists.data_type() else {
-            return internal_err!("a worker sent values of type {}", lists.data_type());
+            return internal_err!("a list has the type {}", lists.data_type());
         };
         fields.push(Arc::clone(field));
         let values = lists.value(0);
-        columns.push(match codes.value(0).split_first() {
+        columns.push(match layouts.value(0).split_first() {
             None => values,
-            Some((kind, codes)) => unpacked(&values, *kind, codes)?,
+            Some((kind, layout)) => decode_column(field, &values, *kind, layout)?,
         });
     }
     let mut metadata = schema.metadata().clone();
@@ -135,13 +138,12 @@ trait Bits: ArrowNativeType + Eq {
 impl Bits for u32 {}
 impl Bits for u64 {}
 
-/// Returns the runs or distinct values of a column and the codes of its rows; `None` if the column is sent as
-/// it is.
-fn packed(column: &ArrayRef) -> Option<(ArrayRef, Vec<u8>)> {
+/// Returns the runs or distinct values of a column, and its layout; `None` if it is sent unchanged.
+fn encode_column(column: &ArrayRef) -> Option<(ArrayRef, Vec<u8>)> {
     fn of_width<T: Bits>(column: &ArrayRef) -> Option<(ArrayRef, Vec<u8>)> {
         let values = native::<T>(column);
-        let (values, codes) = runs(&values).or_else(|| dictionary(&values))?;
-        Some((array_of(column.data_type(), values).ok()?, codes))
+        let (values, layout) = runs(&values).or_else(|| dictionary(&values))?;
+        Some((array_of(column.data_type(), values).ok()?, layout))
     }
     if column.null_count() > 0 {
         return None;
@@ -153,25 +155,25 @@ fn packed(column: &ArrayRef) -> Option<(ArrayRef, Vec<u8>)> {
     }
 }
 
-/// Returns the first value of each run, and the lengths of the runs; `None` if there are many.
+/// Returns the value of each run, and the layout with their lengths; `None` if there are many.
 fn runs<T: Bits>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
     let pairs = values.iter().zip(values.get(1..)?);
     let count = 1 + pairs.filter(|(one, next)| one != next).count();
-    if count * ROWS_OF_RUN > values.len() {
+    if count * MIN_ROWS_PER_RUN > values.len() {
         return None;
     }
-    let (mut firsts, mut codes) = (Vec::with_capacity(count), vec![RUNS]);
+    let (mut firsts, mut layout) = (Vec::with_capacity(count), vec![RUNS]);
     let runs = values.chunk_by(|one, next| one == next);
     for run in runs.flat_map(|run| run.chunks(usize::from(u16::MAX))) {
         firsts.push(run[0]);
-        codes.extend((run.len() as u16).to_le_bytes());
+        layout.extend((run.len() as u16).to_le_bytes());
     }
-    Some((firsts, codes))
+    Some((firsts, layout))
 }
 
-/// Returns the distinct values, and the number of each row's value among them; `None` if there are many.
+/// Returns the distinct values, and the layout with the code of each row; `None` if there are many.
 fn dictionary<T: Bits>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
-    let most = MOST_DISTINCT.min(values.len() / 4);
+    let most = MAX_DISTINCT.min(values.len() / 4);
     let (mut distinct, mut codes) = (Vec::new(), Vec::with_capacity(values.len()));
     // A slot holds the number of distinct values when its value was found first, or 0.
     let mut slots = vec![0; SLOTS];
@@ -192,7 +194,7 @@ fn dictionary<T: Bits>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
         codes.push(number - 1);
     }
     let codes = codes.into_iter();
-    let codes = match distinct.len() <= 1 << u8::BITS {
+    let layout = match distinct.len() <= 1 << u8::BITS {
         true => std::iter::once(1)
             .chain(codes.map(|code| code as u8))
             .collect(),
@@ -200,29 +202,41 @@ fn dictionary<T: Bits>(values: &[T]) -> Option<(Vec<T>, Vec<u8>)> {
             .chain(codes.flat_map(u16::to_le_bytes))
             .collect(),
     };
-    Some((distinct, codes))
+    Some((distinct, layout))
 }
 
-/// Returns the column of the rows with these codes.
-fn unpacked(values: &ArrayRef, kind: u8, codes: &[u8]) -> Result<ArrayRef> {
-    fn of_width<T: Bits>(values: &ArrayRef, kind: u8, codes: &[u8]) -> Result<ArrayRef> {
-        let pairs = codes.chunks_exact(2);
+/// Returns the column of the rows. `kind` is the first byte of its layout.
+fn decode_column(field: &Field, values: &ArrayRef, kind: u8, layout: &[u8]) -> Result<ArrayRef> {
+    fn of_width<T: Bits>(
+        name: &str,
+        values: &ArrayRef,
+        kind: u8,
+        layout: &[u8],
+    ) -> Result<ArrayRef> {
+        let pairs = layout.chunks_exact(2);
         let wide = pairs.map(|pair| usize::from(u16::from_le_bytes([pair[0], pair[1]])));
         let distinct = native::<T>(values);
         let rows = match kind {
             RUNS => Some(repeated(&distinct, wide)),
-            1 => taken(&distinct, codes.iter().map(|code| usize::from(*code))),
+            1 => taken(&distinct, layout.iter().map(|code| usize::from(*code))),
             _ => taken(&distinct, wide),
         };
         match rows {
             Some(rows) => array_of(values.data_type(), rows),
-            None => internal_err!("a worker sent codes beyond its {} values", distinct.len()),
+            None => exec_err!(
+                "the encoded column {name} has a code of {} or more, its number of values",
+                distinct.len()
+            ),
         }
     }
     match values.data_type().primitive_width() {
-        Some(4) => of_width::<u32>(values, kind, codes),
-        Some(8) => of_width::<u64>(values, kind, codes),
-        _ => internal_err!("a worker sent codes for {}", values.data_type()),
+        Some(4) => of_width::<u32>(field.name(), values, kind, layout),
+        Some(8) => of_width::<u64>(field.name(), values, kind, layout),
+        _ => exec_err!(
+            "the encoded column {} has a layout, but the type {}",
+            field.name(),
+            values.data_type()
+        ),
     }
 }
 
@@ -270,10 +284,10 @@ mod tests {
     fn round_trip(columns: Vec<ArrayRef>) -> Vec<usize> {
         let named = columns.iter().map(|column| ("c", Arc::clone(column)));
         let batch = RecordBatch::try_from_iter(named).unwrap();
-        let schema = packed_schema(&batch.schema()).unwrap();
-        let sent = pack(&batch, &schema).unwrap();
+        let schema = encoded_schema(&batch.schema()).unwrap();
+        let sent = encode(&batch, &schema).unwrap();
         assert_eq!(sent.num_rows(), 1);
-        assert_eq!(unpack(sent.clone()).unwrap(), batch);
+        assert_eq!(decode(sent.clone()).unwrap(), batch);
         let pairs = sent.columns().chunks(2);
         let sizes = pairs.map(|pair| {
             let values = pair[0].as_list::<i32>().value(0);
@@ -283,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_become_small() {
+    fn repeating_columns_become_small() {
         let rows = 0..8192_i64;
         let sizes = round_trip(vec![
             Arc::new(TimestampSecondArray::from_iter_values(
@@ -304,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn all_rows_return() {
+    fn batches_are_decoded_as_they_were() {
         let long = vec![7_i64; 200_000];
         round_trip(vec![Arc::new(Int64Array::from(long))]);
         for rows in [0, 1, 2, 31, 100] {
@@ -331,16 +345,20 @@ mod tests {
     fn codes_beyond_the_values_are_an_error() {
         let numbers = Arc::new(Int64Array::from(vec![5])) as ArrayRef;
         let batch = RecordBatch::try_from_iter([("c", numbers)]).unwrap();
-        let schema = packed_schema(&batch.schema()).unwrap();
-        let sent = |codes: Vec<u8>| {
-            let mut columns = pack(&batch, &schema).unwrap().columns().to_vec();
-            columns[1] = Arc::new(BinaryArray::from_iter_values([codes]));
+        let schema = encoded_schema(&batch.schema()).unwrap();
+        let sent = |layout: Vec<u8>| {
+            let mut columns = encode(&batch, &schema).unwrap().columns().to_vec();
+            columns[1] = Arc::new(BinaryArray::from_iter_values([layout]));
             RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
         };
-        assert_eq!(unpack(sent(vec![1, 0, 0])).unwrap().num_rows(), 2);
-        for codes in [vec![1, 0, 1], vec![2, 0, 1]] {
-            let error = unpack(sent(codes)).unwrap_err();
-            assert!(error.to_string().contains("codes beyond its 1 values"));
+        assert_eq!(decode(sent(vec![1, 0, 0])).unwrap().num_rows(), 2);
+        for layout in [vec![1, 0, 1], vec![2, 0, 1]] {
+            let error = decode(sent(layout)).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .contains("column c has a code of 1 or more")
+            );
         }
     }
 
@@ -356,7 +374,7 @@ mod tests {
     fn dictionaries_are_sent_as_they_are() {
         let texts: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
         let batch = RecordBatch::try_from_iter([("c", Arc::new(texts) as ArrayRef)]).unwrap();
-        assert_eq!(packed_schema(&batch.schema()), None);
-        assert_eq!(unpack(batch.clone()).unwrap(), batch);
+        assert_eq!(encoded_schema(&batch.schema()), None);
+        assert_eq!(decode(batch.clone()).unwrap(), batch);
     }
 }
