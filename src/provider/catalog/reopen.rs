@@ -12,7 +12,7 @@ use crate::format::io::identity::FileIdentity;
 use crate::grid::Axis;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::many_files::FileTable;
-use crate::provider::catalog::open_tables::OpenTables;
+use crate::provider::catalog::open_tables::{OpenFile, OpenTables};
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
@@ -113,7 +113,11 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
         path, table: name, ..
     } = recipe;
     let open_tables = session.get_extension::<OpenTables>();
-    if let Some(table) = open_tables.as_ref().and_then(|tables| tables.get(recipe)) {
+    // Taken before the file is opened, so that a file that replaces it meanwhile is noticed by the next query.
+    let file = open_tables.as_ref().and_then(|_| OpenFile::at(path));
+    if let Some(tables) = &open_tables
+        && let Some(table) = tables.get(recipe, file.as_ref())
+    {
         return Ok(table);
     }
     let formats = FormatRegistry::of(session);
@@ -138,8 +142,8 @@ fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn B
             None => return plan_err!("{}: cannot be checked for changes", path.display()),
         }
     }
-    if let Some(tables) = open_tables {
-        tables.add(recipe, &table);
+    if let (Some(tables), Some(file)) = (open_tables, file) {
+        tables.add(recipe, file, &table);
     }
     Ok(table)
 }
