@@ -28,6 +28,8 @@ pub struct KeptRows {
 /// ```
 #[derive(Debug)]
 pub struct KeptLines {
+    /// The cells along all axes but the last, one per line.
+    of_lines: Cells,
     /// The lines of the range.
     range: Range<u64>,
     /// The index of each kept row's line within `range`.
@@ -73,7 +75,7 @@ impl KeptRows {
     /// Returns the lines of the rows; `None` without axes, or without rows.
     pub fn lines(&self, cells: &Cells) -> Option<KeptLines> {
         let rows = &self.rows;
-        let (length, _) = cells.lines().filter(|(length, _)| *length > 0)?;
+        let (length, of_lines) = cells.lines().filter(|(length, _)| *length > 0)?;
         let first = rows.start - rows.start % length;
         // The coordinates of a whole line are built if that is no more work than those of the range.
         let is_short = length <= rows.end - rows.start;
@@ -102,6 +104,7 @@ impl KeptRows {
             rest = others;
         }
         Some(KeptLines {
+            of_lines,
             range: rows.start / length..rows.end.div_ceil(length),
             lines: lines.into(),
             built,
@@ -118,16 +121,14 @@ impl KeptLines {
         axis: usize,
         coordinates: &Coordinates,
     ) -> Result<ArrayRef, ArrowError> {
-        match cells.lines() {
-            Some((_, lines)) if axis < lines.dimensions() => {
-                let of_lines = lines.coordinates(axis, coordinates, self.range.clone())?;
-                take(&of_lines, &self.lines, None)
-            }
-            _ => {
-                let of_rows = cells.coordinates(axis, coordinates, self.built.clone())?;
-                take(&of_rows, &self.within, None)
-            }
+        if axis < self.of_lines.dimensions() {
+            let values = self
+                .of_lines
+                .coordinates(axis, coordinates, self.range.clone())?;
+            return take(&values, &self.lines, None);
         }
+        let values = cells.coordinates(axis, coordinates, self.built.clone())?;
+        take(&values, &self.within, None)
     }
 }
 

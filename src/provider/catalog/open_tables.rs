@@ -101,7 +101,6 @@ fn key(recipe: &TableRecipe) -> TableRecipe {
 }
 
 #[cfg(test)]
-#[cfg(feature = "cluster")]
 mod tests {
     use std::fs::File;
     use std::time::{Duration, SystemTime};
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
     use crate::provider::catalog::reopen;
     use crate::provider::plans::fixtures::arrays;
-    use crate::provider::scan::tasks::as_array_scan;
+    use crate::provider::scan::ArrayScan;
     use crate::provider::source::recipe::Recipe;
 
     async fn recipe(ctx: &SessionContext) -> Recipe {
@@ -120,7 +119,7 @@ mod tests {
         let plan = frame.create_physical_plan().await.unwrap();
         let mut recipe = None;
         plan.apply(|node| {
-            if let Some((_, scan)) = as_array_scan(node) {
+            if let Some((_, scan)) = ArrayScan::of(node.as_ref()) {
                 recipe = scan.source().recipe()?;
             }
             Ok(TreeNodeRecursion::Continue)

@@ -11,7 +11,6 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::FileSinkConfig;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -156,7 +155,5 @@ fn reads_nan_as_null(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if !children.is_empty() {
         return children.into_iter().all(reads_nan_as_null);
     }
-    let source = plan.downcast_ref::<DataSourceExec>();
-    let scan = source.and_then(|source| source.data_source().downcast_ref::<ArrayScan>());
-    scan.is_some_and(|scan| scan.plan().options.nan_as_null)
+    ArrayScan::of(plan.as_ref()).is_some_and(|(_, scan)| scan.plan().options.nan_as_null)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
@@ -98,9 +97,7 @@ impl InlinedInput<ArrayScan> {
         let Some(below) = InlinedInput::of(plan)? else {
             return Ok(None);
         };
-        let source = below.node.downcast_ref::<DataSourceExec>();
-        let Some(scan) = source.and_then(|source| source.data_source().downcast_ref::<ArrayScan>())
-        else {
+        let Some((_, scan)) = ArrayScan::of(below.node.as_ref()) else {
             return Ok(None);
         };
         let plan = scan.plan();

@@ -1,6 +1,5 @@
 //! Lists the chunks that a physical plan is going to read, before the plan runs.
 
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 #[cfg(feature = "cluster")]
 use datafusion_distributed::DistributedLeafExec;
@@ -53,9 +52,7 @@ fn collect(plan: &dyn ExecutionPlan, reads: &mut Vec<PlannedRead>) {
         reads.push(aggregate.planned_read());
     } else if let Some(windows) = plan.downcast_ref::<ArrayWindowExec>() {
         reads.push(windows.planned_read());
-    } else if let Some(source) = plan.downcast_ref::<DataSourceExec>()
-        && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
-    {
+    } else if let Some((_, scan)) = ArrayScan::of(plan) {
         reads.push(scan.planned_read());
     }
     #[cfg(feature = "cluster")]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use datafusion::common::{JoinSide, JoinType, Result, assert_eq_or_internal_err};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
@@ -208,9 +207,7 @@ fn accept(
         if let Some(operator) = node.downcast_ref::<ArrayAggregateExec>() {
             let operator = operator.with_filters(filters)?;
             (operator.map(|operator| Arc::new(operator) as _), refused())
-        } else if let Some(source) = node.downcast_ref::<DataSourceExec>()
-            && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
-        {
+        } else if let Some((_, scan)) = ArrayScan::of(node.as_ref()) {
             match scan.with_filters(filters) {
                 Some((scan, answers)) => (Some(scan.into_exec() as _), answers),
                 None => (None, refused()),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -74,8 +73,7 @@ fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<&ArrayScan> {
     } else if let Some(windows) = node.downcast_ref::<ArrayWindowExec>() {
         windows.scan()
     } else {
-        let source = node.downcast_ref::<DataSourceExec>()?;
-        source.data_source().downcast_ref::<ArrayScan>()?
+        ArrayScan::of(node.as_ref())?.1
     };
     scan.reads_values().then_some(scan)
 }
@@ -90,8 +88,7 @@ fn with_shared(
     } else if let Some(windows) = node.downcast_ref::<ArrayWindowExec>() {
         Some(Arc::new(windows.with_shared(shared)))
     } else {
-        let source = node.downcast_ref::<DataSourceExec>()?;
-        let scan = source.data_source().downcast_ref::<ArrayScan>()?;
+        let (source, scan) = ArrayScan::of(node.as_ref())?;
         let scan = Arc::new(scan.with_shared(shared));
         Some(Arc::new(source.clone().with_data_source(scan)))
     }

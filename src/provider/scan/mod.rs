@@ -31,6 +31,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
@@ -135,6 +136,13 @@ pub struct ArrayScan {
 }
 
 impl ArrayScan {
+    /// Returns the scan of an array that a plan node is, with the node; `None` if it is another node.
+    pub(in crate::provider) fn of(node: &dyn ExecutionPlan) -> Option<(&DataSourceExec, &Self)> {
+        let source = node.downcast_ref::<DataSourceExec>()?;
+        let scan = source.data_source().downcast_ref::<Self>()?;
+        Some((source, scan))
+    }
+
     /// Creates a scan of the blocks that `filters` leave, cut into at most as many partitions as
     /// the session requests. Filters over one dimension are applied exactly; other filters only
     /// prune blocks. `limit` is the maximum number of rows.

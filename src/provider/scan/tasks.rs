@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::grid::{Axis, IndexSet};
@@ -29,22 +28,13 @@ pub(in crate::provider) enum Division {
     Products,
 }
 
-/// Returns a node with its scan, if the node is the scan of an array.
-pub(in crate::provider) fn as_array_scan(
-    node: &Arc<dyn ExecutionPlan>,
-) -> Option<(&DataSourceExec, &ArrayScan)> {
-    let source = node.downcast_ref::<DataSourceExec>()?;
-    let scan = source.data_source().downcast_ref::<ArrayScan>()?;
-    Some((source, scan))
-}
-
 /// Returns a plan with this scan in place of its scans of arrays.
 pub(in crate::provider) fn with_scan(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &ArrayScan,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = Arc::clone(plan).transform_up(|node| {
-        Ok(match as_array_scan(&node) {
+        Ok(match ArrayScan::of(node.as_ref()) {
             Some((source, _)) => {
                 let source = source.clone().with_data_source(Arc::new(scan.clone()));
                 Transformed::yes(Arc::new(source) as _)

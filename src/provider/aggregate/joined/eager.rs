@@ -18,7 +18,6 @@ use arrow::compute::concat;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Operator, ScalarUDF};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
@@ -151,8 +150,7 @@ fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<ArrayScan>> {
     let Some(below) = InlinedInput::of(plan)?.filter(|below| below.conjuncts.is_empty()) else {
         return Ok(None);
     };
-    let source = below.node.downcast_ref::<DataSourceExec>();
-    let scan = source.and_then(|source| source.data_source().downcast_ref::<ArrayScan>());
+    let scan = ArrayScan::of(below.node.as_ref()).map(|(_, scan)| scan);
     Ok(scan.filter(|scan| scan.plan().fetch.is_none()).cloned())
 }
 

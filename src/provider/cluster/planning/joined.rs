@@ -27,6 +27,7 @@ use crate::provider::aggregate::rule;
 use crate::provider::cluster::planning::row_wise::{RowWise, over};
 use crate::provider::cluster::planning::rule::replaced;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::scan::ArrayScan;
 
 /// The leaf of a task below an [`ArrayJoinAggregateExec`]. EXPLAIN shows `leaf`; the task is encoded with
 /// `scan`. It never runs.
@@ -121,12 +122,13 @@ impl JoinedLeaf {
         }
     }
 
-    /// Returns the scan of a task, given its leaf.
-    pub fn scan_of(leaf: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
-        match leaf.downcast_ref::<Self>() {
+    /// Returns the scan of a task, given its leaf; `None` if the leaf is no scan of an array.
+    pub fn scan_of(leaf: &Arc<dyn ExecutionPlan>) -> Option<&ArrayScan> {
+        let scan = match leaf.downcast_ref::<Self>() {
             Some(joined) => &joined.scan,
             None => leaf,
-        }
+        };
+        ArrayScan::of(scan.as_ref()).map(|(_, scan)| scan)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::provider::cluster::planning::subqueries::refers_to_subquery;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::single_stage::keeps_values;
 use crate::provider::scan::ArrayScan;
-use crate::provider::scan::tasks::{Division, as_array_scan};
+use crate::provider::scan::tasks::Division;
 use crate::provider::window::ArrayWindowExec;
 
 /// Divides parts of a plan into tasks, and counts the stages made of them.
@@ -330,7 +330,7 @@ impl Divider {
         if let Some(windows) = part.leaf.downcast_ref::<ArrayWindowExec>() {
             return self.windows(part, windows);
         }
-        let Some((source, scan)) = as_array_scan(&part.leaf) else {
+        let Some((source, scan)) = ArrayScan::of(part.leaf.as_ref()) else {
             return Ok(None);
         };
         let Some(tasks) = self.tasks(scan) else {
@@ -446,8 +446,7 @@ impl Divider {
             let join = join.over_build(Arc::new(BroadcastExec::new(build)))?;
             return Ok(Some(Arc::new(join)));
         }
-        let weight =
-            |leaf: &Arc<dyn ExecutionPlan>| as_array_scan(JoinedLeaf::scan_of(leaf))?.1.weight();
+        let weight = |leaf: &Arc<dyn ExecutionPlan>| JoinedLeaf::scan_of(leaf)?.weight();
         let of_build = RowWise::of(build, true).and_then(|build| weight(&build.leaf));
         let most = weight(leaf).unwrap_or(0).max(self.task_size);
         Ok(of_build

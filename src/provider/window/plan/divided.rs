@@ -4,7 +4,8 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 
-use crate::provider::scan::tasks::{as_array_scan, with_scan};
+use crate::provider::scan::ArrayScan;
+use crate::provider::scan::tasks::with_scan;
 use crate::provider::window::exec::operator::ArrayWindowExec;
 use crate::provider::window::plan::rule::operator;
 
@@ -21,7 +22,7 @@ impl ArrayWindowExec {
         let partitions = config.execution.target_partitions;
         let mut scans = None;
         self.replaced().apply(|node| {
-            if let Some((_, scan)) = as_array_scan(node) {
+            if let Some((_, scan)) = ArrayScan::of(node.as_ref()) {
                 let counts = scan.chunk_counts().unwrap_or_default();
                 let others = (0..counts.len()).filter(|other| *other != axis);
                 let cut = others.max_by_key(|other| (counts[*other].1, usize::MAX - other));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
@@ -168,9 +167,7 @@ impl<'a> Extension<'a> {
         } else if let Some(join) = plan.downcast_ref::<ArrayLookupJoinExec>() {
             let join = self.of_join(join, needed, config)?;
             Ok(join.map(|join| (Arc::new(join) as _, needed.to_vec())))
-        } else if let Some(source) = plan.downcast_ref::<DataSourceExec>()
-            && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
-        {
+        } else if let Some((_, scan)) = ArrayScan::of(plan.as_ref()) {
             self.of_scan(scan, needed, config)
         } else {
             Ok(None)
