@@ -7,6 +7,7 @@
 //! | `norm_l1(value)` | the sum of absolute values, as a double |
 //! | `norm_l2(value)` | the square root of the sum of squares, as a double |
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
+//! | `approx_distinct(value)` | about the number of distinct values, also of floating-point numbers: [`approx_distinct`] |
 //! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
 //! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less
@@ -22,6 +23,7 @@
 //! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in km: [`mod@haversine`] |
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`times::date_fields`] |
 
+pub mod approx_distinct;
 pub mod bounded;
 pub(crate) mod collected;
 pub mod extreme_argument;
@@ -42,6 +44,7 @@ pub mod times;
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+use crate::provider::functions::approx_distinct::ApproxDistinct;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::Extreme;
 use crate::provider::functions::fast_power::FastPower;
@@ -70,6 +73,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
         Quantile::default().into(),
         Median::default().into(),
         StringAgg::new(memory.clone()).into(),
+        ApproxDistinct::default().into(),
     ]
 }
 

@@ -189,7 +189,6 @@ fn moments(values: &ArrayRef, cells: u64) -> Result<(Option<f64>, Option<f64>), 
 /// `is_thorough`.
 fn of_column(name: &str, data_type: &DataType, is_thorough: bool) -> Row {
     let column = quote_identifier(name);
-    let is_float = data_type.is_floating();
     let is_nested = data_type.is_nested() || matches!(data_type, DataType::Null);
     let when = |wanted: bool, text: String, kind: &str| match wanted {
         true => text,
@@ -200,11 +199,7 @@ fn of_column(name: &str, data_type: &DataType, is_thorough: bool) -> Row {
         let sql = format!("CAST(approx_percentile_cont({column}, {fraction}) AS VARCHAR)");
         when(is_thorough && data_type.is_numeric(), sql, "VARCHAR")
     };
-    // `approx_distinct` does not support floating-point numbers.
-    let different = match is_float {
-        true => format!("CAST(approx_distinct(CAST({column} AS VARCHAR)) AS BIGINT)"),
-        false => format!("CAST(approx_distinct({column}) AS BIGINT)"),
-    };
+    let different = format!("CAST(approx_distinct({column}) AS BIGINT)");
     let moment = |function: &str| {
         let sql = format!("CAST({function}({column}) AS DOUBLE)");
         when(data_type.is_numeric(), sql, "DOUBLE")
