@@ -27,6 +27,8 @@ const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 /// memory-mapped. All other chunks are read into memory.
 #[derive(Debug)]
 pub struct ZarrFile {
+    /// The name of the format that opens the path.
+    format: &'static str,
     listing: Listing,
     folder: ZarrHierarchy,
 }
@@ -46,10 +48,12 @@ impl ZarrFile {
     /// Returns the errors of [`ZarrHierarchy::open_remote`].
     #[cfg(feature = "remote")]
     pub fn open_remote(directory: RemoteDirectory) -> Result<Self> {
-        Ok(Self::new(
-            ZarrHierarchy::open_remote(directory)?,
-            Access::Pread,
-        ))
+        let is_of_references = directory.is_of_references();
+        let mut file = Self::new(ZarrHierarchy::open_remote(directory)?, Access::Pread);
+        if is_of_references {
+            file.format = "kerchunk";
+        }
+        Ok(file)
     }
 
     fn new(mut folder: ZarrHierarchy, access: Access) -> Self {
@@ -60,7 +64,11 @@ impl ZarrFile {
             listing.push(dataset);
         }
         listing.set_warnings(folder.take_warnings());
-        Self { listing, folder }
+        Self {
+            format: "zarr",
+            listing,
+            folder,
+        }
     }
 
     /// Returns the size of a chunk's cells in bytes, which must not be too large.
@@ -88,7 +96,7 @@ impl ZarrFile {
 
 impl ArrayFile for ZarrFile {
     fn format(&self) -> &'static str {
-        "zarr"
+        self.format
     }
 
     fn listing(&self) -> &Listing {

@@ -6,6 +6,7 @@ use tet_sql::ArraySessionExt;
 
 use crate::cells;
 use crate::remote::session;
+use crate::support::encoded::Encoded;
 use crate::support::http::HttpServer;
 use crate::support::sql::{error, rows};
 
@@ -96,6 +97,10 @@ async fn check(references: &str) {
     let values = std::fs::read(data().join("values.json")).unwrap();
     let values: serde_json::Value = serde_json::from_slice(&values).unwrap();
     let ctx = session();
+    if !references.contains("://") {
+        // Every plan is encoded and decoded, as for a worker.
+        Encoded::add_to(&ctx, &[]);
+    }
     for (name, values) in values.as_object().unwrap() {
         let mut expected = Vec::new();
         flatten(values, &mut expected);

@@ -51,6 +51,11 @@ impl RemoteDirectory {
         }
     }
 
+    /// Returns `true` if references describe the directory.
+    pub(crate) fn is_of_references(&self) -> bool {
+        self.references.is_some()
+    }
+
     /// Returns where the bytes of an object are, without a request unless references have to be read.
     ///
     /// # Errors
