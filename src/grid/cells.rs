@@ -168,11 +168,21 @@ impl Cells {
         range: Range<u64>,
     ) -> Result<ArrayRef, ArrowError> {
         let range = range.start..range.end.min(self.rows).max(range.start);
+        self.coordinates_of(axis, coordinates, &[range])
+    }
+
+    /// Returns the coordinates along `axis` of the rows in `ranges`, which must lie within the window.
+    pub fn coordinates_of(
+        &self,
+        axis: usize,
+        coordinates: &Coordinates,
+        ranges: &[Range<u64>],
+    ) -> Result<ArrayRef, ArrowError> {
         let origin = self.origin[axis];
         match coordinates {
             Coordinates::Steps(steps) => Ok(collect_steps!(steps, at => {
-                let mut values = Vec::with_capacity((range.end - range.start) as usize);
-                self.for_each_repeat(axis, range, |positions, count| {
+                let mut values = Vec::with_capacity(total(ranges));
+                self.for_each_repeat(axis, ranges, |positions, count| {
                     let positions = positions.start + origin..positions.end + origin;
                     extend_repeated(&mut values, positions.map(at), count);
                 });
@@ -182,11 +192,10 @@ impl Cells {
                 let values = values.slice(origin as usize, self.sets[axis].length() as usize);
                 let values = values.as_ref();
                 downcast_primitive_array!(
-                    values => Ok(self.repeat_primitive(axis, values, range)),
+                    values => Ok(self.repeat_primitive(axis, values, ranges)),
                     _ => {
-                        let mut positions =
-                            Vec::with_capacity((range.end - range.start) as usize);
-                        self.for_each_repeat(axis, range, |some, count| {
+                        let mut positions = Vec::with_capacity(total(ranges));
+                        self.for_each_repeat(axis, ranges, |some, count| {
                             extend_repeated(&mut positions, some, count);
                         });
                         take(values, &UInt64Array::from(positions), None)
@@ -201,7 +210,7 @@ impl Cells {
     /// indices.
     pub fn add_terms(&self, axis: usize, terms: &[usize], range: Range<u64>, sums: &mut [usize]) {
         let mut rest = sums;
-        self.for_each_repeat(axis, range, |positions, count| {
+        self.for_each_repeat(axis, &[range], |positions, count| {
             let first = self.sets[axis].rank(positions.start) as usize;
             let terms = &terms[first..][..(positions.end - positions.start) as usize];
             let (some, behind) = std::mem::take(&mut rest).split_at_mut(terms.len() * count);
@@ -216,11 +225,11 @@ impl Cells {
         &self,
         axis: usize,
         values: &PrimitiveArray<T>,
-        range: Range<u64>,
+        ranges: &[Range<u64>],
     ) -> ArrayRef {
-        let mut repeated = Vec::with_capacity((range.end - range.start) as usize);
+        let mut repeated = Vec::with_capacity(total(ranges));
         let source = values.values();
-        self.for_each_repeat(axis, range, |positions, count| {
+        self.for_each_repeat(axis, ranges, |positions, count| {
             let values = &source[positions.start as usize..positions.end as usize];
             extend_repeated(&mut repeated, values.iter().copied(), count);
         });
@@ -231,43 +240,54 @@ impl Cells {
     }
 
     /// Calls `visit` with each run of indices along `axis`, relative to the start of the window,
-    /// that the rows in `range` go through, and with the number of consecutive rows that have each
+    /// that the rows in `ranges` go through, and with the number of consecutive rows that have each
     /// index.
     fn for_each_repeat(
         &self,
         axis: usize,
-        range: Range<u64>,
+        ranges: &[Range<u64>],
         mut visit: impl FnMut(Range<u64>, usize),
     ) {
-        if range.is_empty() {
-            return;
-        }
+        let ranges = ranges.iter().filter(|range| !range.is_empty());
+        let set = &self.sets[axis];
         let step = self.rows_per_step[axis];
         if step == 1 {
             // Visit whole runs of indices on the innermost axis: a call per row would dominate the
             // cost of a scan.
-            let lap = self.sets[axis].count();
-            let mut row = range.start;
-            while row < range.end {
-                let rank = row % lap;
-                let rows = (lap - rank).min(range.end - row);
-                for positions in self.sets[axis].ranges_of_ranks(rank..rank + rows) {
-                    visit(positions, 1);
+            let lap = set.count();
+            for range in ranges {
+                let mut row = range.start;
+                while row < range.end {
+                    let rank = row % lap;
+                    let rows = (lap - rank).min(range.end - row);
+                    for positions in set.ranges_of_ranks(rank..rank + rows) {
+                        visit(positions, 1);
+                    }
+                    row += rows;
                 }
-                row += rows;
             }
             return;
         }
-        let mut cursor = Cursor::new(&self.sets[axis]);
-        cursor.seek(range.start / step % self.sets[axis].count());
-        let mut row = range.start;
-        while row < range.end {
-            let end = ((row / step + 1) * step).min(range.end);
-            visit(cursor.position..cursor.position + 1, (end - row) as usize);
-            cursor.advance();
-            row = end;
+        let mut cursor = Cursor::new(set);
+        for range in ranges {
+            let mut number = range.start / step;
+            cursor.seek(number % set.count());
+            let mut row = range.start;
+            while row < range.end {
+                number += 1;
+                let end = (number * step).min(range.end);
+                visit(cursor.position..cursor.position + 1, (end - row) as usize);
+                cursor.advance();
+                row = end;
+            }
         }
     }
+}
+
+/// Returns the total number of rows in `ranges`.
+fn total(ranges: &[Range<u64>]) -> usize {
+    let rows = ranges.iter().map(|range| range.end - range.start);
+    rows.sum::<u64>() as usize
 }
 
 /// Appends each value `count` times in a row.

@@ -5,11 +5,100 @@ use std::ops::Range;
 use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
 use arrow::compute::take;
 use arrow::error::ArrowError;
+use arrow::util::bit_chunk_iterator::BitChunks;
+use multiversion::multiversion;
 
 use crate::grid::cells::Cells;
 use crate::grid::coordinates::Coordinates;
 
-/// The rows of a range that a filter keeps.
+/// The minimum number of consecutive rows, on average, for which rows are read range by range.
+const MIN_ROWS_PER_RANGE: usize = 8;
+/// Rows are gathered one by one if fewer than one row in this many is kept.
+const MIN_ROWS_PER_KEPT: usize = 8;
+
+/// How the rows that a filter keeps lie among all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptPattern {
+    /// In ranges of many consecutive rows.
+    Ranges,
+    /// Few, and far from each other.
+    Scattered,
+    /// In any other way.
+    Mixed,
+}
+
+impl KeptPattern {
+    /// Returns the pattern of the rows for which `kept`, which has no nulls, is `true`.
+    pub fn of(kept: &BooleanArray) -> Self {
+        let (count, ranges) = count(&kept.values().bit_chunks());
+        if count >= ranges * MIN_ROWS_PER_RANGE {
+            Self::Ranges
+        } else if count < kept.len() / MIN_ROWS_PER_KEPT {
+            Self::Scattered
+        } else {
+            Self::Mixed
+        }
+    }
+}
+
+/// Returns the number of ones, and of ranges of ones.
+#[multiversion(targets("x86_64+popcnt"))]
+fn count(bits: &BitChunks<'_>) -> (usize, usize) {
+    let (mut ones, mut ranges, mut before) = (0, 0, 0);
+    for word in bits.iter_padded() {
+        ones += word.count_ones() as usize;
+        // Each range begins with a one behind a zero.
+        ranges += (word & !(word << 1 | before)).count_ones() as usize;
+        before = word >> 63;
+    }
+    (ones, ranges)
+}
+
+/// Returns the length of the longest prefix in which at most `count` rows are kept.
+pub fn length_with(kept: &BooleanArray, count: usize) -> usize {
+    end_of(&kept.values().bit_chunks(), count).unwrap_or(kept.len())
+}
+
+/// Returns the index of the first one behind `count` other ones.
+#[multiversion(targets("x86_64+popcnt"))]
+fn end_of(bits: &BitChunks<'_>, count: usize) -> Option<usize> {
+    let mut left = count;
+    for (number, mut word) in bits.iter_padded().enumerate() {
+        let ones = word.count_ones() as usize;
+        if ones > left {
+            (0..left).for_each(|_| word &= word - 1);
+            return Some(number * 64 + word.trailing_zeros() as usize);
+        }
+        left -= ones;
+    }
+    None
+}
+
+/// Returns the rows of a range for which `kept`, which has no nulls, is `true`, as ranges of consecutive rows.
+pub fn kept_ranges(rows: &Range<u64>, kept: &BooleanArray) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    // The start of a range that has no end yet.
+    let mut start = None;
+    let mut first = rows.start;
+    for word in kept.values().bit_chunks().iter_padded() {
+        // The bits that differ from those before them: where ranges start and end.
+        let mut edges = word ^ (word << 1 | u64::from(start.is_some()));
+        while edges != 0 {
+            let row = first + u64::from(edges.trailing_zeros());
+            match start.take() {
+                Some(start) => ranges.push(start..row),
+                None => start = Some(row),
+            }
+            edges &= edges - 1;
+        }
+        first += 64;
+    }
+    // The last word is padded with zeros, unless it is full.
+    ranges.extend(start.map(|start| start..rows.end));
+    ranges
+}
+
+/// The rows of a range that a filter keeps, one by one.
 #[derive(Debug)]
 pub struct KeptRows {
     rows: Range<u64>,
@@ -166,7 +255,7 @@ mod tests {
                 for end in [start, start + 1, start + 3, start + 11, cells.rows()] {
                     let rows = start..end.clamp(start, cells.rows());
                     for step in [1, 2, 5] {
-                        let kept = rows.clone().map(|row| row % step == 0);
+                        let kept = rows.clone().map(|row| row % step == 0 || row % 16 > 10);
                         let kept = BooleanArray::from(kept.collect::<Vec<_>>());
                         let found = KeptRows::new(rows.clone(), &kept).unwrap();
                         let mut runs = Vec::new();
@@ -180,10 +269,42 @@ mod tests {
                             let expected = filter(&all.unwrap(), &kept).unwrap();
                             let found = found.coordinates(&cells, axis, coordinates).unwrap();
                             assert_eq!(&found, &expected, "{rows:?} {step} {axis}");
+                            let ranges = kept_ranges(&rows, &kept);
+                            let found = cells.coordinates_of(axis, coordinates, &ranges).unwrap();
+                            assert_eq!(&found, &expected, "{ranges:?} {axis}");
                         }
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn patterns_are_those_of_the_rows_one_by_one() {
+        let mask = |kept: &dyn Fn(usize) -> bool, start: usize| {
+            let kept: Vec<_> = (0..300).map(kept).collect();
+            BooleanArray::from(kept).slice(start, 300 - start)
+        };
+        // Masks that start within a word.
+        for start in [0, 5, 63, 64, 130] {
+            let pattern = |kept: &dyn Fn(usize) -> bool| KeptPattern::of(&mask(kept, start));
+            assert_eq!(pattern(&|_| true), KeptPattern::Ranges);
+            assert_eq!(pattern(&|_| false), KeptPattern::Ranges);
+            assert_eq!(pattern(&|row| row % 70 >= 55), KeptPattern::Ranges);
+            assert_eq!(pattern(&|row| row % 9 == 0), KeptPattern::Scattered);
+            assert_eq!(pattern(&|row| row % 8 < 7), KeptPattern::Mixed);
+            let kept = mask(&|row| row % 70 >= 55 || row % 9 == 0, start);
+            for count in 0..80 {
+                let length = length_with(&kept, count);
+                assert!(kept.slice(0, length).true_count() <= count);
+                assert!(length == kept.len() || kept.slice(0, length + 1).true_count() > count);
+            }
+            let rows = 7..7 + kept.len() as u64;
+            let ranges = kept_ranges(&rows, &kept);
+            assert!(ranges.windows(2).all(|two| two[0].end < two[1].start));
+            let expected = rows.zip(kept.values()).filter(|(_, kept)| *kept);
+            let expected: Vec<_> = expected.map(|(row, _)| row).collect();
+            assert_eq!(ranges.into_iter().flatten().collect::<Vec<_>>(), expected);
         }
     }
 }

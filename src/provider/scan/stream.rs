@@ -329,12 +329,15 @@ impl Scan {
         let Some(filtered) = open.filtered.take() else {
             return internal_err!("the scan has no reader");
         };
-        let rows = filtered.kept.true_count();
         let output = request.output.iter().map(|column| match column {
             OutputColumn::Filter(column) => Arc::clone(&filtered.columns[*column]),
             OutputColumn::Reader(column) => Arc::clone(&columns[*column]),
         });
-        let output = output.collect();
+        let output: Vec<_> = output.collect();
+        let rows = match output.first() {
+            Some(column) => column.len(),
+            None => filtered.kept.true_count(),
+        };
         self.emit(output, rows)
     }
 

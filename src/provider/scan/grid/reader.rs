@@ -9,7 +9,7 @@ use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::{Cells, CoordinateColumns, KeptRows};
+use crate::grid::{Cells, CoordinateColumns, KeptPattern, KeptRows, kept_ranges, length_with};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid::blocks::GridBlocks;
@@ -22,8 +22,6 @@ const MIN_CELLS_PER_RUN: u64 = 32;
 /// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
 /// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
 const MIN_TESTED_ROWS: u64 = 1 << 16;
-/// Rows are gathered one by one if fewer than one row in this many is kept.
-const MIN_ROWS_PER_KEPT: usize = 8;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
@@ -143,17 +141,22 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return first..first;
         };
-        // Every batch has a fixed cost. The rest of the tested range is one batch if few of its rows are kept.
+        let batch = self.coordinates.batch(cells, first, self.max_rows);
+        // Every batch has a fixed cost, so a batch with few of its rows kept is longer.
         if let Some((tested, kept)) = &self.tested
             && tested.contains(&first)
         {
             let start = (first - tested.start) as usize;
             let left = kept.slice(start, kept.len() - start);
-            if is_sparse(&left) && left.true_count() as u64 <= self.max_rows {
+            if !left.has_true() {
                 return first..tested.end;
             }
+            let of_batch = left.slice(0, left.len().min((batch.end - first) as usize));
+            if of_batch.has_false() && KeptPattern::of(&left) != KeptPattern::Mixed {
+                return first..first + length_with(&left, self.max_rows as usize) as u64;
+            }
         }
-        self.coordinates.batch(cells, first, self.max_rows)
+        batch
     }
 
     fn evaluate(
@@ -214,21 +217,29 @@ impl BlockReader for GridReader {
     }
 
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        if let Some(kept) = kept.filter(|kept| is_sparse(kept))
+        let kept = kept.filter(|kept| kept.has_false());
+        let pattern = kept.map(KeptPattern::of);
+        if let (Some(kept), Some(KeptPattern::Scattered)) = (kept, pattern)
             && let Some(columns) = self.read_sparse(rows.clone(), kept)?
         {
             return Ok(columns);
         }
+        let ranges = match (kept, pattern) {
+            (Some(kept), Some(KeptPattern::Ranges)) => Some(kept_ranges(&rows, kept)),
+            _ => None,
+        };
         let Some(cells) = &self.cells else {
             return internal_err!("no block is open");
         };
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
-            cells.runs(rows.clone(), &mut self.runs);
+            for range in ranges.as_deref().unwrap_or(std::slice::from_ref(&rows)) {
+                cells.runs(range.clone(), &mut self.runs);
+            }
             values = reader.read(&self.runs)?;
         }
-        let filter = kept.map(|kept| {
+        let filter = kept.filter(|_| ranges.is_none()).map(|kept| {
             let mut filter = FilterBuilder::new(kept);
             if self.columns.len() > 1 {
                 filter = filter.optimize();
@@ -242,10 +253,14 @@ impl BlockReader for GridReader {
             let all = match axes.get(*column) {
                 Some(axis) => {
                     let coordinates = axis.coordinates()?;
-                    let rows = rows.clone();
-                    let max_rows = self.max_rows;
-                    self.coordinates
-                        .column(cells, *column, coordinates, rows, max_rows)?
+                    match &ranges {
+                        Some(ranges) => cells.coordinates_of(*column, coordinates, ranges)?,
+                        None => {
+                            let (rows, max_rows) = (rows.clone(), self.max_rows);
+                            self.coordinates
+                                .column(cells, *column, coordinates, rows, max_rows)?
+                        }
+                    }
                 }
                 None => match values.next() {
                     Some(values) => values,
@@ -266,9 +281,4 @@ impl BlockReader for GridReader {
             .map(|values| values.counts())
             .unwrap_or_default()
     }
-}
-
-/// Returns `true` if fewer than one row in [`MIN_ROWS_PER_KEPT`] is kept.
-fn is_sparse(kept: &BooleanArray) -> bool {
-    kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT
 }
