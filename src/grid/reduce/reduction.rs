@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, Float64Array, PrimitiveArray, UInt64Array};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -254,15 +254,17 @@ impl Reduction {
             T: ArrowPrimitiveType<Native = C>,
             N: ArrowPrimitiveType<Native = C::Natural>,
         {
-            let counts = match (moments.expects_all(), moments.counts.as_slice()) {
-                (true, []) => cells.clone(),
-                (true, counts) => {
-                    let counts = counts.iter().enumerate();
-                    let counts =
-                        counts.map(|(group, less)| cells.of(group).wrapping_add_signed(*less));
-                    Counts::Each(counts.collect())
+            let is_relative = moments.expects_all();
+            let counts = match is_relative && moments.counts.is_empty() {
+                true => cells.clone(),
+                false => {
+                    let counts = moments.counts.into_iter().enumerate();
+                    let counts = counts.map(|(group, count)| match is_relative {
+                        true => cells.of(group).wrapping_add_signed(count),
+                        false => count as u64,
+                    });
+                    Counts::Each(counts.collect::<Vec<_>>().into())
                 }
-                (false, counts) => Counts::Each(counts.iter().map(|count| *count as u64).collect()),
             };
             let extremes = |found: Option<GroupExtremes<C>>, start: C| -> Option<ArrayRef> {
                 let found = found?;
@@ -330,7 +332,7 @@ pub enum Counts {
     /// One number for all groups.
     Same(u64),
     /// One number per group.
-    Each(Vec<u64>),
+    Each(ScalarBuffer<u64>),
 }
 
 impl Counts {

@@ -190,8 +190,8 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
     let stored: Vec<Vec<u8>> = stored.collect();
     let sources: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
     reduction.add(&sources, &layout);
-    let in_groups = expected.iter().map(|group| group.cells).collect();
-    let results = reduction.results(&Counts::Each(in_groups));
+    let in_groups: Vec<u64> = expected.iter().map(|group| group.cells).collect();
+    let results = reduction.results(&Counts::Each(in_groups.into()));
 
     let title = format!("{cell_type:?} {shape:?} by {by:b}, {axes:?}, {count} chunks");
     let floats = |array: Option<ArrayRef>| {

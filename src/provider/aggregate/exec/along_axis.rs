@@ -185,7 +185,7 @@ impl<'a> AlongAxis<'a> {
             tokio::task::yield_now().await;
         }
         Ok(Results {
-            counts: Counts::Each(counts),
+            counts: Counts::Each(counts.into()),
             sums: sum_type.map(|sum_type| match sum_type {
                 DataType::Float64 => Arc::new(Float64Array::from(floats)) as ArrayRef,
                 _ => Arc::new(Int64Array::from(integers)),

@@ -5,11 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, PrimitiveArray, RecordBatch,
     RecordBatchOptions, UInt64Array,
 };
+use arrow::buffer::ScalarBuffer;
 use arrow::compute::{cast, nullif, take};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float64Type, Int64Type, SchemaRef, UInt64Type,
+};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -76,7 +79,7 @@ impl AggregateRows {
         let rows = match (job.program.presence, found.rows) {
             (Presence::Selected, _) => cells,
             (Presence::Counted(index), _) => results[index].counts.clone(),
-            (Presence::Rows, Some(rows)) => Counts::Each(rows),
+            (Presence::Rows, Some(rows)) => Counts::Each(rows.into()),
             (Presence::Rows, None) => return internal_err!("rows were not counted"),
         };
         let is_grouped = job.program.is_grouped();
@@ -99,8 +102,10 @@ impl AggregateRows {
                 axes.insert(column, AlongAxis::try_new(job, column)?);
             }
             let arrays = match output {
-                Output::Rows => vec![counts(&rows, count)],
-                Output::Cells(restriction) => vec![counts(&restricted[restriction], count)],
+                Output::Rows => vec![counts::<Int64Type>(&rows, count)],
+                Output::Cells(restriction) => {
+                    vec![counts::<Int64Type>(&restricted[restriction], count)]
+                }
                 Output::Reduced(index, reduced) => {
                     reduction(&results[index], reduced, stage, function, is_grouped, count)?
                 }
@@ -205,13 +210,18 @@ fn reduction(
     })
 }
 
-fn counts(counts: &Counts, groups: usize) -> ArrayRef {
-    Arc::new(match counts {
-        Counts::Same(count) => Int64Array::from_value(*count as i64, groups),
-        Counts::Each(counts) => {
-            Int64Array::from_iter_values(counts.iter().map(|count| *count as i64))
-        }
-    })
+/// Returns the counts as the type of a final value or state. The numbers are at most 2^63 - 1, so their bits are
+/// those of signed integers.
+fn counts<T: ArrowPrimitiveType>(counts: &Counts, groups: usize) -> ArrayRef {
+    let bits = match counts {
+        Counts::Same(count) => vec![*count; groups].into(),
+        Counts::Each(counts) => counts.clone(),
+    };
+    let bits = bits.into_inner();
+    Arc::new(PrimitiveArray::<T>::new(
+        ScalarBuffer::new(bits, 0, groups),
+        None,
+    ))
 }
 
 /// Sets the values of groups without counted cells to null.
@@ -231,7 +241,7 @@ fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<Array
     let averages: Float64Array = match &results.counts {
         Counts::Same(count) => sums.unary(|sum| sum / *count as f64),
         Counts::Each(counts) => {
-            let sums = sums.values().iter().zip(counts);
+            let sums = sums.values().iter().zip(counts.iter());
             Float64Array::from_iter_values(sums.map(|(sum, count)| sum / *count as f64))
         }
     };
@@ -250,7 +260,7 @@ fn states(
     groups: usize,
 ) -> Result<Vec<ArrayRef>> {
     Ok(match reduced {
-        Reduced::Count => vec![counts(&results.counts, groups)],
+        Reduced::Count => vec![counts::<Int64Type>(&results.counts, groups)],
         Reduced::Sum | Reduced::Average => {
             let Some(sums) = &results.sums else {
                 return missing(function);
@@ -265,7 +275,7 @@ fn states(
             if reduced == Reduced::Sum {
                 vec![sums]
             } else {
-                let counts = cast(&counts(&results.counts, groups), &DataType::UInt64)?;
+                let counts = counts::<UInt64Type>(&results.counts, groups);
                 vec![where_any(&counts, &results.counts)?, sums]
             }
         }

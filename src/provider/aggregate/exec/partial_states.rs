@@ -177,11 +177,11 @@ impl PartialReduction {
     pub fn results(self, cells: &Counts) -> Results {
         let mut results = self.reduction.results(cells);
         if self.others {
-            let met = self.met.map(Counts::Each);
+            let met = self.met.map(|met| Counts::Each(met.into()));
             let met = met.as_ref().unwrap_or(cells);
             let groups = 0..self.groups;
             let others = groups.map(|group| met.of(group).wrapping_sub(results.counts.of(group)));
-            results.counts = Counts::Each(others.collect());
+            results.counts = Counts::Each(others.collect::<Vec<_>>().into());
         }
         results
     }

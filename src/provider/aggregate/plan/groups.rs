@@ -245,7 +245,7 @@ impl Groups {
             });
             tokio::task::yield_now().await;
         }
-        checked(Counts::Each(counts))
+        checked(Counts::Each(counts.into()))
     }
 
     /// Collects the grids that have the same number of indices in each group, without the groups
