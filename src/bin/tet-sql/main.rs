@@ -47,7 +47,11 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tet_sql::HugePages = tet_sql::HugePages;
 
+/// The size in bytes of the block that [`keep_freed_memory`] frees.
+const FREED: usize = 2 << 20;
+
 fn main() -> ExitCode {
+    keep_freed_memory();
     // Parsed separately, so that help and errors name the command `tet`.
     if std::env::args_os().nth(1).is_some_and(|word| word == "tet") {
         return tet::main(std::env::args_os().skip(1));
@@ -72,6 +76,12 @@ fn main() -> ExitCode {
         Some(arguments::Subcommand::Worker(arguments)) => end(worker::run(*arguments)),
         Some(arguments::Subcommand::Tet(_)) | None => end(start(&arguments)),
     }
+}
+
+/// Lets the C library keep freed memory for the next batches. It returns more than 128 KiB to the system at first,
+/// so that every batch touches new pages. glibc keeps twice the size of the largest mapped block that was freed.
+fn keep_freed_memory() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(FREED)));
 }
 
 /// Reports the outcome, and returns the exit status for it.
