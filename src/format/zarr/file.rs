@@ -27,7 +27,7 @@ const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 /// memory-mapped. All other chunks are read into memory.
 #[derive(Debug)]
 pub struct ZarrFile {
-    /// The name of the format that opens the path.
+    /// The name of the format that opens the path: `zarr`, or `kerchunk` for references.
     format: &'static str,
     listing: Listing,
     folder: ZarrHierarchy,
@@ -39,7 +39,8 @@ impl ZarrFile {
     /// # Errors
     /// Returns the errors of [`ZarrHierarchy::open_with`].
     pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
-        Ok(Self::new(ZarrHierarchy::open_with(path, links)?, access))
+        let folder = ZarrHierarchy::open_with(path, links)?;
+        Ok(Self::new("zarr", folder, access))
     }
 
     /// Opens a hierarchy in an object store.
@@ -48,15 +49,15 @@ impl ZarrFile {
     /// Returns the errors of [`ZarrHierarchy::open_remote`].
     #[cfg(feature = "remote")]
     pub fn open_remote(directory: RemoteDirectory) -> Result<Self> {
-        let is_of_references = directory.is_of_references();
-        let mut file = Self::new(ZarrHierarchy::open_remote(directory)?, Access::Pread);
-        if is_of_references {
-            file.format = "kerchunk";
-        }
-        Ok(file)
+        let format = match directory.has_references() {
+            true => "kerchunk",
+            false => "zarr",
+        };
+        let folder = ZarrHierarchy::open_remote(directory)?;
+        Ok(Self::new(format, folder, Access::Pread))
     }
 
-    fn new(mut folder: ZarrHierarchy, access: Access) -> Self {
+    fn new(format: &'static str, mut folder: ZarrHierarchy, access: Access) -> Self {
         let mut listing = Listing::new(folder.path(), access);
         for (number, array) in folder.arrays().iter().enumerate() {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
@@ -65,7 +66,7 @@ impl ZarrFile {
         }
         listing.set_warnings(folder.take_warnings());
         Self {
-            format: "zarr",
+            format,
             listing,
             folder,
         }

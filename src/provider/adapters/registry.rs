@@ -456,7 +456,9 @@ impl FormatRegistry {
         match place(path, session) {
             Ok(None) => {}
             Ok(Some(place)) => {
-                let file = RemoteFile::open(&place, format.is_directory());
+                let is_directory =
+                    format.is_directory() || place.path().to_string_lossy().ends_with('/');
+                let file = RemoteFile::open(&place, is_directory);
                 return Some(file.and_then(|file| format.open_remote(file, options, session)));
             }
             Err(error) => return Some(Err(error)),

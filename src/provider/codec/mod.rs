@@ -155,9 +155,12 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 _ => {}
             }
         }
+        let within = self.roots.as_ref();
+        let within = within.map(|roots| roots.within(context.session_config()));
+        let session = within.as_ref().unwrap_or(context.session_config());
         match (operator, inputs) {
             (Operator::Scan(scan), [select, filter, dynamic_filter]) => {
-                let table = reopen::open(&scan.table, context.session_config())?;
+                let table = reopen::open(&scan.table, session)?;
                 let expressions = [select, filter, dynamic_filter];
                 Ok(scan.decode(table, expressions)?.into_exec())
             }
@@ -204,7 +207,6 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             }
             #[cfg(feature = "tatami")]
             (Operator::Search(search), [filter]) => {
-                let session = context.session_config();
                 let tables = search
                     .tables
                     .iter()

@@ -8,12 +8,15 @@ use datafusion::common::{Result, plan_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
 #[cfg(feature = "remote")]
 use url::Url;
 
 use crate::error::Error;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::is_url;
+#[cfg(feature = "remote")]
+use crate::provider::remote::TargetCheck;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::recipe::Recipe;
 
@@ -93,6 +96,10 @@ impl Roots {
     /// # Errors
     /// Returns an error that names the path otherwise, or if the path does not exist.
     pub fn check(&self, path: &Path) -> Result<()> {
+        Ok(self.admits(path)?)
+    }
+
+    fn admits(&self, path: &Path) -> Result<(), Error> {
         #[cfg(feature = "remote")]
         if let Some(text) = path.to_str().filter(|text| is_url(text)) {
             let url = parsed(text)?;
@@ -106,7 +113,7 @@ impl Roots {
             let is_plain = !path.components().any(|part| part == Component::ParentDir);
             let mut roots = self.directories.iter();
             return match is_plain && roots.any(|root| path.starts_with(root)) {
-                true => Err(Error::invalid(path, "no such file on this machine").into()),
+                true => Err(Error::invalid(path, "no such file on this machine")),
                 false => outside(path),
             };
         };
@@ -114,6 +121,18 @@ impl Roots {
             true => Ok(()),
             false => outside(path),
         }
+    }
+
+    /// Returns the settings of a session in which references lead to nothing outside of the roots.
+    pub(super) fn within(self: &Arc<Self>, session: &SessionConfig) -> SessionConfig {
+        let session = session.clone();
+        #[cfg(feature = "remote")]
+        let session = {
+            let roots = Arc::clone(self);
+            let check = TargetCheck::new(move |path| roots.admits(path));
+            session.with_extension(Arc::new(check))
+        };
+        session
     }
 
     /// Checks the files of a recipe, and makes their formats refuse links that lead out of them.
@@ -164,14 +183,14 @@ pub(in crate::provider) fn check_operators(plan: &Arc<dyn ExecutionPlan>) -> Res
     Ok(())
 }
 
-fn outside<T>(path: &Path) -> Result<T> {
+fn outside<T>(path: &Path) -> Result<T, Error> {
     let message = "is not under the roots of this worker; start it with --root for its directory";
-    Err(Error::invalid(path, message).into())
+    Err(Error::invalid(path, message))
 }
 
 #[cfg(feature = "remote")]
-fn parsed(text: &str) -> Result<Url> {
-    Url::parse(text).or_else(|error| plan_err!("{text}: {error}"))
+fn parsed(text: &str) -> Result<Url, Error> {
+    Url::parse(text).map_err(|error| Error::invalid(Path::new(text), error.to_string()))
 }
 
 /// Returns `true` if a URL is `root` or below it.

@@ -19,9 +19,11 @@ mod lazy;
 mod location;
 mod options;
 mod stores;
+mod target_check;
 
 pub use lazy::LazyStores;
 pub(crate) use location::locate;
 pub(crate) use options::{StoreOptions, register, register_for_copy};
 pub use stores::RemoteStores;
 pub(crate) use stores::{admitted, place, shown};
+pub(in crate::provider) use target_check::TargetCheck;

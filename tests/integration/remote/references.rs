@@ -1,8 +1,12 @@
 //! References in JSON and in Parquet, whose chunks are parts of local and remote files.
 
+use datafusion::physical_plan::collect;
+use datafusion_proto::bytes::{
+    physical_plan_from_bytes_with_proto_converter, physical_plan_to_bytes_with_proto_converter,
+};
+use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
 use serde_json::json;
-use tet_sql::ArrayOptions;
-use tet_sql::ArraySessionExt;
+use tet_sql::{ArrayOptions, ArrayPlanCodec, ArraySessionExt, Roots};
 
 use crate::cells;
 use crate::remote::session;
@@ -92,13 +96,73 @@ async fn references_open_as_the_hierarchy_that_they_describe() {
     assert_eq!(rows(&ctx, &table).await.len(), 0);
 }
 
+/// The references of one array `t`, whose first chunk is a part of `target`.
+fn document(target: &str) -> String {
+    json!({"version": 1, "refs": {
+        ".zgroup": "{\"zarr_format\": 2}",
+        "t/.zarray": array().to_string(),
+        "t/.zattrs": {"_ARRAY_DIMENSIONS": ["y", "x"]},
+        "t/0.0": [target, 0, 24],
+    }})
+    .to_string()
+}
+
+#[tokio::test]
+async fn references_lead_to_nothing_outside_of_the_roots_of_a_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    let data: Vec<u8> = cells!((0..6).map(|cell| cell as f32));
+    for directory in ["root/data", "root/references", "other"] {
+        std::fs::create_dir_all(folder.path().join(directory)).unwrap();
+        std::fs::write(folder.path().join(directory).join("data.bin"), &data).unwrap();
+    }
+    let server = HttpServer::start();
+    server.put("data.bin", data);
+    let worker = ArrayPlanCodec::new().with_roots(Roots::new([&root]).unwrap());
+    let converter = DeduplicatingProtoConverter {};
+    let path = root.join("references/refs.json");
+    let absolute = |directory: &str| folder.path().join(directory).display().to_string();
+    for (target, is_read) in [
+        ("data.bin".to_string(), true),
+        (absolute("root/data/data.bin"), true),
+        (absolute("other/data.bin"), false),
+        (server.url("data.bin"), false),
+    ] {
+        std::fs::write(&path, document(&target)).unwrap();
+        let ctx = session();
+        let query = format!("SELECT value FROM '{}' WHERE y < 2", path.display());
+        let rows = ctx.sql(&query).await.unwrap();
+        let plan = rows.create_physical_plan().await.unwrap();
+        let codec = ArrayPlanCodec::new();
+        let bytes = physical_plan_to_bytes_with_proto_converter(plan, &codec, &converter).unwrap();
+        let context = ctx.task_ctx();
+        let decoded =
+            physical_plan_from_bytes_with_proto_converter(&bytes, &context, &worker, &converter);
+        let found = match decoded {
+            Ok(plan) => collect(plan, context).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(batches) => {
+                let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+                assert!(is_read && rows == 6, "{target}: {rows} rows");
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("is not under the roots"), "{error}");
+                assert!(!is_read, "{target}: {error}");
+            }
+        }
+    }
+}
+
 /// Checks the arrays of a reference against what h5py reads from the file that it describes.
 async fn check(references: &str) {
     let values = std::fs::read(data().join("values.json")).unwrap();
     let values: serde_json::Value = serde_json::from_slice(&values).unwrap();
     let ctx = session();
     if !references.contains("://") {
-        // Every plan is encoded and decoded, as for a worker.
+        // Plans over local files are encoded and decoded, as for a worker. Its session has no store for URLs.
         Encoded::add_to(&ctx, &[]);
     }
     for (name, values) in values.as_object().unwrap() {

@@ -52,7 +52,7 @@ impl RemoteDirectory {
     }
 
     /// Returns `true` if references describe the directory.
-    pub(crate) fn is_of_references(&self) -> bool {
+    pub(crate) fn has_references(&self) -> bool {
         self.references.is_some()
     }
 

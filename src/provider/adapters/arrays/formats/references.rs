@@ -19,7 +19,7 @@ use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::arrays::formats::reference_rows::decode_rows;
 use crate::provider::adapters::registry::{Candidate, Format, RemoteFile};
 use crate::provider::catalog::settings::options::ArrayOptions;
-use crate::provider::remote::place;
+use crate::provider::remote::{TargetCheck, place};
 use crate::provider::source::container::Container;
 
 /// The maximum size of a document in bytes.
@@ -73,21 +73,22 @@ impl Format for ReferenceFormat {
         let place_of = {
             let (path, local, session) = (path.to_path_buf(), local.clone(), session.clone());
             let directory = absolute.parent().unwrap_or(&absolute).to_path_buf();
-            let is_within = options.refuse_outward_links;
-            move |file: &str| {
+            let check = session.get_extension::<TargetCheck>();
+            let is_within = options.refuse_outward_links && check.is_none();
+            checked(check, move |file| {
                 let text = file.strip_prefix("file://").unwrap_or(file);
                 match is_url(file) {
                     true => of_url(&path, file, &session),
                     false => of_path(&local, &directory, text, is_within),
                 }
-            }
+            })
         };
         let metadata = path.metadata().map_err(Error::io(path, "open"))?;
         if metadata.is_dir() {
             let location = ObjectPath::from_absolute_path(&absolute)
                 .map_err(|error| Error::invalid(path, error.to_string()))?;
             let place = RemotePlace::new(local, location, path);
-            return partitions(place, Box::new(place_of), options);
+            return partitions(place, place_of, options);
         }
         check_size(path, metadata.len())?;
         let bytes = std::fs::read(path).map_err(Error::io(path, "read"))?;
@@ -105,14 +106,15 @@ impl Format for ReferenceFormat {
         // References from elsewhere must not lead to files of this machine.
         let place_of = {
             let (path, session) = (file.path().to_path_buf(), session.clone());
-            move |file: &str| of_url(&path, file, &session)
+            let check = session.get_extension::<TargetCheck>();
+            checked(check, move |file| of_url(&path, file, &session))
         };
         let path = file.path().to_path_buf();
         let Some(place) = place(&path, session)? else {
             return Err(Error::invalid(&path, "is not a URL"));
         };
         if let RemoteFile::Directory(_) = &file {
-            return partitions(place, Box::new(place_of), options);
+            return partitions(place, place_of, options);
         }
         let object = file.into_object()?;
         check_size(object.path(), object.size())?;
@@ -121,6 +123,20 @@ impl Format for ReferenceFormat {
         let references = ReferenceDocument::parse(&path, &bytes, place_of)?;
         opened(place, Box::new(references), options)
     }
+}
+
+/// Returns the places of files and URLs that pass a check.
+fn checked(
+    check: Option<Arc<TargetCheck>>,
+    place_of: impl Fn(&str) -> Result<RemotePlace, Error> + Send + Sync + 'static,
+) -> PlaceOf {
+    Box::new(move |file| {
+        let place = place_of(file)?;
+        if let Some(check) = &check {
+            check.check(place.path())?;
+        }
+        Ok(place)
+    })
 }
 
 fn check_size(path: &Path, size: u64) -> Result<(), Error> {
