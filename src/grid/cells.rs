@@ -168,11 +168,11 @@ impl Cells {
         range: Range<u64>,
     ) -> Result<ArrayRef, ArrowError> {
         let range = range.start..range.end.min(self.rows).max(range.start);
-        self.coordinates_of(axis, coordinates, &[range])
+        self.coordinates_of_ranges(axis, coordinates, &[range])
     }
 
     /// Returns the coordinates along `axis` of the rows in `ranges`, which must lie within the window.
-    pub fn coordinates_of(
+    pub fn coordinates_of_ranges(
         &self,
         axis: usize,
         coordinates: &Coordinates,
@@ -181,7 +181,7 @@ impl Cells {
         let origin = self.origin[axis];
         match coordinates {
             Coordinates::Steps(steps) => Ok(collect_steps!(steps, at => {
-                let mut values = Vec::with_capacity(total(ranges));
+                let mut values = Vec::with_capacity(total_rows(ranges));
                 self.for_each_repeat(axis, ranges, |positions, count| {
                     let positions = positions.start + origin..positions.end + origin;
                     extend_repeated(&mut values, positions.map(at), count);
@@ -194,7 +194,7 @@ impl Cells {
                 downcast_primitive_array!(
                     values => Ok(self.repeat_primitive(axis, values, ranges)),
                     _ => {
-                        let mut positions = Vec::with_capacity(total(ranges));
+                        let mut positions = Vec::with_capacity(total_rows(ranges));
                         self.for_each_repeat(axis, ranges, |some, count| {
                             extend_repeated(&mut positions, some, count);
                         });
@@ -227,7 +227,7 @@ impl Cells {
         values: &PrimitiveArray<T>,
         ranges: &[Range<u64>],
     ) -> ArrayRef {
-        let mut repeated = Vec::with_capacity(total(ranges));
+        let mut repeated = Vec::with_capacity(total_rows(ranges));
         let source = values.values();
         self.for_each_repeat(axis, ranges, |positions, count| {
             let values = &source[positions.start as usize..positions.end as usize];
@@ -285,7 +285,7 @@ impl Cells {
 }
 
 /// Returns the total number of rows in `ranges`.
-fn total(ranges: &[Range<u64>]) -> usize {
+fn total_rows(ranges: &[Range<u64>]) -> usize {
     let rows = ranges.iter().map(|range| range.end - range.start);
     rows.sum::<u64>() as usize
 }

@@ -11,17 +11,17 @@ use multiversion::multiversion;
 use crate::grid::cells::Cells;
 use crate::grid::coordinates::Coordinates;
 
-/// The minimum number of consecutive rows, on average, for which rows are read range by range.
+/// Kept rows are read range by range if the ranges have at least this many rows on average.
 const MIN_ROWS_PER_RANGE: usize = 8;
 /// Rows are gathered one by one if fewer than one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
 
-/// How the rows that a filter keeps lie among all rows.
+/// The pattern of the rows that a filter keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptPattern {
     /// In ranges of many consecutive rows.
     Ranges,
-    /// Few, and far from each other.
+    /// Few rows, in short ranges.
     Scattered,
     /// In any other way.
     Mixed,
@@ -30,7 +30,7 @@ pub enum KeptPattern {
 impl KeptPattern {
     /// Returns the pattern of the rows for which `kept`, which has no nulls, is `true`.
     pub fn of(kept: &BooleanArray) -> Self {
-        let (count, ranges) = count(&kept.values().bit_chunks());
+        let (count, ranges) = count_ones_and_ranges(&kept.values().bit_chunks());
         if count >= ranges * MIN_ROWS_PER_RANGE {
             Self::Ranges
         } else if count < kept.len() / MIN_ROWS_PER_KEPT {
@@ -43,11 +43,11 @@ impl KeptPattern {
 
 /// Returns the number of ones, and of ranges of ones.
 #[multiversion(targets("x86_64+popcnt"))]
-fn count(bits: &BitChunks<'_>) -> (usize, usize) {
+fn count_ones_and_ranges(bits: &BitChunks<'_>) -> (usize, usize) {
     let (mut ones, mut ranges, mut before) = (0, 0, 0);
     for word in bits.iter_padded() {
         ones += word.count_ones() as usize;
-        // Each range begins with a one behind a zero.
+        // Each range begins with a one after a zero.
         ranges += (word & !(word << 1 | before)).count_ones() as usize;
         before = word >> 63;
     }
@@ -55,13 +55,13 @@ fn count(bits: &BitChunks<'_>) -> (usize, usize) {
 }
 
 /// Returns the length of the longest prefix in which at most `count` rows are kept.
-pub fn length_with(kept: &BooleanArray, count: usize) -> usize {
-    end_of(&kept.values().bit_chunks(), count).unwrap_or(kept.len())
+pub fn prefix_keeping(kept: &BooleanArray, count: usize) -> usize {
+    index_of_one(&kept.values().bit_chunks(), count).unwrap_or(kept.len())
 }
 
-/// Returns the index of the first one behind `count` other ones.
+/// Returns the index of the first one after `count` ones.
 #[multiversion(targets("x86_64+popcnt"))]
-fn end_of(bits: &BitChunks<'_>, count: usize) -> Option<usize> {
+fn index_of_one(bits: &BitChunks<'_>, count: usize) -> Option<usize> {
     let mut left = count;
     for (number, mut word) in bits.iter_padded().enumerate() {
         let ones = word.count_ones() as usize;
@@ -80,6 +80,7 @@ pub fn kept_ranges(rows: &Range<u64>, kept: &BooleanArray) -> Vec<Range<u64>> {
     // The start of a range that has no end yet.
     let mut start = None;
     let mut first = rows.start;
+    // A word of zeros comes last if all words are full, so every range ends.
     for word in kept.values().bit_chunks().iter_padded() {
         // The bits that differ from those before them: where ranges start and end.
         let mut edges = word ^ (word << 1 | u64::from(start.is_some()));
@@ -93,8 +94,6 @@ pub fn kept_ranges(rows: &Range<u64>, kept: &BooleanArray) -> Vec<Range<u64>> {
         }
         first += 64;
     }
-    // The last word is padded with zeros, unless it is full.
-    ranges.extend(start.map(|start| start..rows.end));
     ranges
 }
 
@@ -270,7 +269,9 @@ mod tests {
                             let found = found.coordinates(&cells, axis, coordinates).unwrap();
                             assert_eq!(&found, &expected, "{rows:?} {step} {axis}");
                             let ranges = kept_ranges(&rows, &kept);
-                            let found = cells.coordinates_of(axis, coordinates, &ranges).unwrap();
+                            let found = cells
+                                .coordinates_of_ranges(axis, coordinates, &ranges)
+                                .unwrap();
                             assert_eq!(&found, &expected, "{ranges:?} {axis}");
                         }
                     }
@@ -295,7 +296,7 @@ mod tests {
             assert_eq!(pattern(&|row| row % 8 < 7), KeptPattern::Mixed);
             let kept = mask(&|row| row % 70 >= 55 || row % 9 == 0, start);
             for count in 0..80 {
-                let length = length_with(&kept, count);
+                let length = prefix_keeping(&kept, count);
                 assert!(kept.slice(0, length).true_count() <= count);
                 assert!(length == kept.len() || kept.slice(0, length + 1).true_count() > count);
             }

@@ -28,7 +28,7 @@ pub use coordinate_columns::CoordinateColumns;
 pub use coordinate_values::{coordinate_values, half_coordinate_values};
 pub use coordinates::{CoordinateReader, Coordinates};
 pub use index_set::{IndexSet, IndexSetBuilder};
-pub use kept_rows::{KeptPattern, KeptRows, kept_ranges, length_with};
+pub use kept_rows::{KeptPattern, KeptRows, kept_ranges, prefix_keeping};
 pub use labels::{infer_labels, text_labels};
 pub use selection::{ChunkSelection, Selection};
 pub use sorted_coordinates::{CoordinateKey, SortedCoordinates};

@@ -48,7 +48,7 @@ use std::process::ExitCode;
 static ALLOCATOR: tet_sql::HugePages = tet_sql::HugePages;
 
 /// The size in bytes of the block that [`keep_freed_memory`] frees.
-const FREED: usize = 2 << 20;
+const FREED_BYTES: usize = 2 << 20;
 
 fn main() -> ExitCode {
     keep_freed_memory();
@@ -78,10 +78,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lets the C library keep freed memory for the next batches. It returns more than 128 KiB to the system at first,
-/// so that every batch touches new pages. glibc keeps twice the size of the largest mapped block that was freed.
+/// Makes glibc keep up to 4 MiB of free memory instead of 128 KiB, so that batches reuse pages. Freeing a mapped
+/// block raises the threshold for mapping to its size, and the one for returning memory to twice its size.
 fn keep_freed_memory() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(FREED)));
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(FREED_BYTES)));
 }
 
 /// Reports the outcome, and returns the exit status for it.

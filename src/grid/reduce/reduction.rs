@@ -254,12 +254,13 @@ impl Reduction {
             T: ArrowPrimitiveType<Native = C>,
             N: ArrowPrimitiveType<Native = C::Natural>,
         {
-            let is_relative = moments.expects_all();
-            let counts = match is_relative && moments.counts.is_empty() {
+            // If all cells are expected, the counts are minus the numbers of skipped cells.
+            let expects_all = moments.expects_all();
+            let counts = match expects_all && moments.counts.is_empty() {
                 true => cells.clone(),
                 false => {
                     let counts = moments.counts.into_iter().enumerate();
-                    let counts = counts.map(|(group, count)| match is_relative {
+                    let counts = counts.map(|(group, count)| match expects_all {
                         true => cells.of(group).wrapping_add_signed(count),
                         false => count as u64,
                     });

@@ -1,7 +1,7 @@
 //! The aggregate function `approx_distinct(value)`, also `approx_count_distinct`.
 //!
-//! DataFusion's function plans floating-point numbers, but refuses them when the query runs. Here their bits are
-//! counted: -0.0 and 0.0 are the same value, and so are all NaN.
+//! DataFusion accepts floating-point arguments when it plans a query, but fails when the query runs. This function
+//! counts the distinct bits of such numbers: -0.0 and 0.0 are the same value, and so are all NaN.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 
 use crate::provider::functions::forwarding::forward_to_inner;
 
-/// The approximate number of distinct values.
+/// The aggregate function `approx_distinct`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ApproxDistinct {
     /// DataFusion's function.
@@ -55,7 +55,7 @@ impl AggregateUDFImpl for ApproxDistinct {
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let fields = of_bits(arguments.expr_fields);
+        let fields = bits_field(arguments.expr_fields);
         let Some(expr_fields) = &fields else {
             return self.inner.accumulator(arguments);
         };
@@ -63,11 +63,13 @@ impl AggregateUDFImpl for ApproxDistinct {
             expr_fields,
             ..arguments
         };
-        Ok(Box::new(OfBits(self.inner.accumulator(arguments)?)))
+        Ok(Box::new(BitsAccumulator(
+            self.inner.accumulator(arguments)?,
+        )))
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        let fields = of_bits(arguments.expr_fields);
+        let fields = bits_field(arguments.expr_fields);
         let expr_fields = fields
             .as_ref()
             .map_or(arguments.expr_fields, |fields| fields);
@@ -81,7 +83,7 @@ impl AggregateUDFImpl for ApproxDistinct {
         &self,
         arguments: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        let fields = of_bits(arguments.expr_fields);
+        let fields = bits_field(arguments.expr_fields);
         let Some(expr_fields) = &fields else {
             return self.inner.create_groups_accumulator(arguments);
         };
@@ -90,12 +92,12 @@ impl AggregateUDFImpl for ApproxDistinct {
             ..arguments
         };
         let groups = self.inner.create_groups_accumulator(arguments)?;
-        Ok(Box::new(OfBits(groups)))
+        Ok(Box::new(BitsAccumulator(groups)))
     }
 }
 
-/// Returns the field of the bits of a floating-point argument; `None` for other types.
-fn of_bits(fields: &[FieldRef]) -> Option<[FieldRef; 1]> {
+/// Returns the field that replaces a floating-point argument by its bits; `None` for other types.
+fn bits_field(fields: &[FieldRef]) -> Option<[FieldRef; 1]> {
     let [field] = fields else {
         return None;
     };
@@ -103,7 +105,7 @@ fn of_bits(fields: &[FieldRef]) -> Option<[FieldRef; 1]> {
     field.data_type().is_floating().then(|| [bits().into()])
 }
 
-/// Returns the bits of floating-point numbers as doubles, equal for equal numbers.
+/// Casts numbers to doubles and returns their bits. Both zeros have the same bits, and so do all NaN.
 fn bits(values: &[ArrayRef]) -> Result<[ArrayRef; 1]> {
     let doubles = cast(&values[0], &DataType::Float64)?;
     let doubles = doubles.as_primitive::<Float64Type>();
@@ -115,11 +117,11 @@ fn bits(values: &[ArrayRef]) -> Result<[ArrayRef; 1]> {
     Ok([Arc::new(bits)])
 }
 
-/// An accumulator of the bits of floating-point numbers.
+/// Passes the bits of floating-point numbers to DataFusion's accumulator.
 #[derive(Debug)]
-struct OfBits<T>(T);
+struct BitsAccumulator<T>(T);
 
-impl Accumulator for OfBits<Box<dyn Accumulator>> {
+impl Accumulator for BitsAccumulator<Box<dyn Accumulator>> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.update_batch(&bits(values)?)
     }
@@ -141,7 +143,7 @@ impl Accumulator for OfBits<Box<dyn Accumulator>> {
     }
 }
 
-impl GroupsAccumulator for OfBits<Box<dyn GroupsAccumulator>> {
+impl GroupsAccumulator for BitsAccumulator<Box<dyn GroupsAccumulator>> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],

@@ -7,7 +7,7 @@
 //! | `norm_l1(value)` | the sum of absolute values, as a double |
 //! | `norm_l2(value)` | the square root of the sum of squares, as a double |
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
-//! | `approx_distinct(value)` | about the number of distinct values, also of floating-point numbers: [`approx_distinct`] |
+//! | `approx_distinct(value)` | the approximate number of distinct values: [`approx_distinct`] |
 //! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
 //! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less

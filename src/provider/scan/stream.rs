@@ -329,15 +329,12 @@ impl Scan {
         let Some(filtered) = open.filtered.take() else {
             return internal_err!("the scan has no reader");
         };
+        let rows = filtered.kept.true_count();
         let output = request.output.iter().map(|column| match column {
             OutputColumn::Filter(column) => Arc::clone(&filtered.columns[*column]),
             OutputColumn::Reader(column) => Arc::clone(&columns[*column]),
         });
-        let output: Vec<_> = output.collect();
-        let rows = match output.first() {
-            Some(column) => column.len(),
-            None => filtered.kept.true_count(),
-        };
+        let output = output.collect();
         self.emit(output, rows)
     }
 

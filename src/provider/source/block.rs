@@ -256,8 +256,7 @@ pub trait BlockList: Debug + Send + Sync {
         rows
     }
 
-    /// Creates a reader of these columns, with its own buffers. A batch has at most `max_rows`
-    /// rows.
+    /// Creates a reader of these columns, with its own buffers. At most `max_rows` rows of a batch are kept.
     fn reader(
         &self,
         columns: &[usize],

@@ -210,8 +210,8 @@ fn reduction(
     })
 }
 
-/// Returns the counts as the type of a final value or state. The numbers are at most 2^63 - 1, so their bits are
-/// those of signed integers.
+/// Returns the counts as an array of Int64 or UInt64, without copying those of groups. They are at most 2^63 - 1, so
+/// both types have the same bits.
 fn counts<T: ArrowPrimitiveType>(counts: &Counts, groups: usize) -> ArrayRef {
     let bits = match counts {
         Counts::Same(count) => vec![*count; groups].into(),

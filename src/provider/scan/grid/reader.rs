@@ -9,7 +9,7 @@ use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::{Cells, CoordinateColumns, KeptPattern, KeptRows, kept_ranges, length_with};
+use crate::grid::{Cells, CoordinateColumns, KeptPattern, KeptRows, kept_ranges, prefix_keeping};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid::blocks::GridBlocks;
@@ -42,7 +42,7 @@ pub(crate) struct GridReader {
 }
 
 impl GridReader {
-    /// Creates a reader of these columns. A batch has at most `max_rows` rows.
+    /// Creates a reader of these columns. At most `max_rows` rows of a batch are kept.
     pub fn try_new(
         blocks: &GridBlocks,
         columns: &[usize],
@@ -142,7 +142,7 @@ impl BlockReader for GridReader {
             return first..first;
         };
         let batch = self.coordinates.batch(cells, first, self.max_rows);
-        // Every batch has a fixed cost, so a batch with few of its rows kept is longer.
+        // Every batch has a fixed cost, so a batch ends where `max_rows` of its rows are kept, or the tested rows end.
         if let Some((tested, kept)) = &self.tested
             && tested.contains(&first)
         {
@@ -153,7 +153,7 @@ impl BlockReader for GridReader {
             }
             let of_batch = left.slice(0, left.len().min((batch.end - first) as usize));
             if of_batch.has_false() && KeptPattern::of(&left) != KeptPattern::Mixed {
-                return first..first + length_with(&left, self.max_rows as usize) as u64;
+                return first..first + prefix_keeping(&left, self.max_rows as usize) as u64;
             }
         }
         batch
@@ -218,7 +218,11 @@ impl BlockReader for GridReader {
 
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let kept = kept.filter(|kept| kept.has_false());
-        let pattern = kept.map(KeptPattern::of);
+        let pattern = kept.map(KeptPattern::of).map(|pattern| match pattern {
+            // No more rows are built than a batch has.
+            KeptPattern::Mixed if rows.end - rows.start > self.max_rows => KeptPattern::Scattered,
+            pattern => pattern,
+        });
         if let (Some(kept), Some(KeptPattern::Scattered)) = (kept, pattern)
             && let Some(columns) = self.read_sparse(rows.clone(), kept)?
         {
@@ -254,7 +258,9 @@ impl BlockReader for GridReader {
                 Some(axis) => {
                     let coordinates = axis.coordinates()?;
                     match &ranges {
-                        Some(ranges) => cells.coordinates_of(*column, coordinates, ranges)?,
+                        Some(ranges) => {
+                            cells.coordinates_of_ranges(*column, coordinates, ranges)?
+                        }
                         None => {
                             let (rows, max_rows) = (rows.clone(), self.max_rows);
                             self.coordinates
