@@ -55,44 +55,43 @@ impl AggregateUDFImpl for ApproxDistinct {
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let fields = bits_field(arguments.expr_fields);
-        let Some(expr_fields) = &fields else {
-            return self.inner.accumulator(arguments);
-        };
-        let arguments = AccumulatorArgs {
-            expr_fields,
-            ..arguments
-        };
-        Ok(Box::new(BitsAccumulator(
-            self.inner.accumulator(arguments)?,
-        )))
+        let field = bits_field(arguments.expr_fields);
+        let accumulator = self.inner.accumulator(replaced(arguments, &field))?;
+        Ok(match field {
+            Some(_) => Box::new(BitsAccumulator(accumulator)),
+            None => accumulator,
+        })
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        let fields = bits_field(arguments.expr_fields);
-        let expr_fields = fields
-            .as_ref()
-            .map_or(arguments.expr_fields, |fields| fields);
-        self.inner.groups_accumulator_supported(AccumulatorArgs {
-            expr_fields,
-            ..arguments
-        })
+        let field = bits_field(arguments.expr_fields);
+        let arguments = replaced(arguments, &field);
+        self.inner.groups_accumulator_supported(arguments)
     }
 
     fn create_groups_accumulator(
         &self,
         arguments: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        let fields = bits_field(arguments.expr_fields);
-        let Some(expr_fields) = &fields else {
-            return self.inner.create_groups_accumulator(arguments);
-        };
-        let arguments = AccumulatorArgs {
-            expr_fields,
-            ..arguments
-        };
-        let groups = self.inner.create_groups_accumulator(arguments)?;
-        Ok(Box::new(BitsAccumulator(groups)))
+        let field = bits_field(arguments.expr_fields);
+        let groups = self
+            .inner
+            .create_groups_accumulator(replaced(arguments, &field))?;
+        Ok(match field {
+            Some(_) => Box::new(BitsAccumulator(groups)),
+            None => groups,
+        })
+    }
+}
+
+/// Returns the arguments with `field`, if there is one, as the field of the values.
+fn replaced<'a>(
+    arguments: AccumulatorArgs<'a>,
+    field: &'a Option<[FieldRef; 1]>,
+) -> AccumulatorArgs<'a> {
+    AccumulatorArgs {
+        expr_fields: field.as_ref().map_or(arguments.expr_fields, |field| field),
+        ..arguments
     }
 }
 
