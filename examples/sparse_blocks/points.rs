@@ -5,15 +5,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, BooleanArray, Float64Array, StringArray, UInt64Array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, Float64Array, StringArray, UInt64Array};
 use datafusion::arrow::compute::{filter, max, min, take};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::BoxFuture;
 use tet_sql::ArrayOptions;
+use tet_sql::grid::KeptRows;
 use tet_sql::provider::catalog::description::TableDescription;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::recipe::{Recipe, TableRecipe};
@@ -267,11 +266,11 @@ impl BlockReader for PointReader {
         first..self.rows.min(first + self.max_rows)
     }
 
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
         let (first, count) = (rows.start as usize, (rows.end - rows.start) as usize);
         let columns = self.open.iter().map(|column| column.slice(first, count));
         let columns = columns.map(|column| match kept {
-            Some(kept) => Ok(filter(&column, kept)?),
+            Some(kept) => Ok(filter(&column, kept.mask())?),
             None => Ok(column),
         });
         columns.collect()

@@ -71,9 +71,18 @@ impl CellFilter {
             max: C::from_pattern(*max),
         });
         let within: Vec<_> = within.collect();
-        let cells = C::split(cells);
-        let mut bits = vec![0; cells.len().div_ceil(WORD) * size_of::<u64>()];
         let fill = self.fill.map(C::from_pattern);
+        let mut cells = C::split(cells);
+        if kept.len().is_multiple_of(8) {
+            // Whole words are written in place.
+            let (start, count) = (kept.len() / 8, cells.len() / WORD * WORD);
+            let (words, rest) = cells.split_at(count);
+            kept.advance(count);
+            let bits = &mut kept.as_slice_mut()[start..];
+            test_all(words, &within, fill, self.keeps_others, bits);
+            cells = rest;
+        }
+        let mut bits = vec![0; cells.len().div_ceil(WORD) * size_of::<u64>()];
         test_all(cells, &within, fill, self.keeps_others, &mut bits);
         kept.append_packed_range(0..cells.len(), &bits);
     }

@@ -104,16 +104,11 @@ impl Cells {
         if range.is_empty() {
             return;
         }
-        if self.sets.is_empty() {
-            // An array without axes has one cell.
-            runs.push(0..1);
-            return;
-        }
         // All axes after `inner` are selected whole, so one index of `inner` is one contiguous run.
-        let inner = (0..self.sets.len())
-            .rev()
-            .find(|axis| !self.sets[*axis].is_all())
-            .unwrap_or(0);
+        let Some(inner) = self.sets.iter().rposition(|set| !set.is_all()) else {
+            // The rows of a window that is selected whole are its cells.
+            return push_run(runs, range);
+        };
         let step = self.strides[inner];
         let set = &self.sets[inner];
         let rows_per_line = step * set.count();
@@ -145,10 +140,7 @@ impl Cells {
                 let end = (base + positions.end * step).min(start + left);
                 left -= end - start;
                 skip = 0;
-                match runs.last_mut() {
-                    Some(last) if last.end == start => last.end = end,
-                    _ => runs.push(start..end),
-                }
+                push_run(runs, start..end);
             }
             row = line_start + line_rows.end;
             line += 1;
@@ -255,32 +247,64 @@ impl Cells {
             // Visit whole runs of indices on the innermost axis: a call per row would dominate the
             // cost of a scan.
             let lap = set.count();
+            let mut end = 0;
             for range in ranges {
                 let mut row = range.start;
                 while row < range.end {
-                    let rank = row % lap;
-                    let rows = (lap - rank).min(range.end - row);
-                    for positions in set.ranges_of_ranks(rank..rank + rows) {
-                        visit(positions, 1);
+                    if row >= end {
+                        end = (row / lap + 1) * lap;
                     }
-                    row += rows;
+                    let rank = lap - (end - row);
+                    let behind = range.end.min(end);
+                    let ranks = rank..rank + behind - row;
+                    match set.is_all() {
+                        true => visit(ranks, 1),
+                        false => set
+                            .ranges_of_ranks(ranks)
+                            .for_each(|positions| visit(positions, 1)),
+                    }
+                    row = behind;
                 }
             }
             return;
         }
         let mut cursor = Cursor::new(set);
+        // The end of the rows that have the index of the cursor, and how many of them are in ranges.
+        let (mut end, mut count) = (0, 0);
         for range in ranges {
-            let mut number = range.start / step;
-            cursor.seek(number % set.count());
             let mut row = range.start;
             while row < range.end {
-                number += 1;
-                let end = (number * step).min(range.end);
-                visit(cursor.position..cursor.position + 1, (end - row) as usize);
-                cursor.advance();
-                row = end;
+                if row >= end {
+                    if count > 0 {
+                        visit(cursor.position..cursor.position + 1, count);
+                    }
+                    let is_next = count > 0 && row < end + step;
+                    if is_next {
+                        cursor.advance();
+                        end += step;
+                    } else {
+                        let number = row / step;
+                        cursor.seek(number % set.count());
+                        end = (number + 1) * step;
+                    }
+                    count = 0;
+                }
+                let behind = range.end.min(end);
+                count += (behind - row) as usize;
+                row = behind;
             }
         }
+        if count > 0 {
+            visit(cursor.position..cursor.position + 1, count);
+        }
+    }
+}
+
+/// Appends a run, or joins it to the last one if they are adjacent.
+fn push_run(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
+    match runs.last_mut() {
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
     }
 }
 

@@ -12,10 +12,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
+use crate::grid::KeptRows;
 use crate::provider::planning::mask::mask;
 use crate::provider::scan::fetching::{BlockFetcher, NextBlock};
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
+use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts};
 
 /// The work of one partition.
 pub(crate) struct PartitionRequest {
@@ -51,44 +52,49 @@ pub(crate) struct RowFilter {
 }
 
 impl RowFilter {
-    /// Returns the rows of a range that satisfy the predicate; `None` if no row does.
-    fn apply(&mut self, rows: Range<u64>) -> Result<Option<FilteredRows>> {
-        let mut rest = Some(Arc::clone(&self.predicate));
-        let mut kept = None;
-        if let Some(evaluated) = self.reader.evaluate(rows.clone(), &self.predicate)? {
-            if !evaluated.kept.has_true() {
-                return Ok(None);
-            }
-            (kept, rest) = (Some(evaluated.kept), evaluated.rest);
-        }
-        let mut columns = match rest.is_some() || self.is_output {
-            true => self.reader.read(rows.clone(), kept.as_ref())?,
+    /// Returns the rows that satisfy the predicate, of a range that starts with the first of `rows`.
+    fn apply(&mut self, rows: Range<u64>) -> Result<FilteredRows> {
+        let Some(EvaluatedRows { kept, rest }) =
+            self.reader.evaluate(rows.clone(), &self.predicate)?
+        else {
+            let columns = self.reader.read(rows.clone(), None)?;
+            let count = (rows.end - rows.start) as usize;
+            let (mask, columns) = self.filter(&self.predicate, columns, count)?;
+            let kept = KeptRows::new(rows, mask);
+            return Ok(FilteredRows { kept, columns });
+        };
+        let is_read = kept.count() > 0 && (rest.is_some() || self.is_output);
+        let columns = match is_read {
+            true => self.reader.read(kept.rows(), Some(&kept))?,
             false => Vec::new(),
         };
-        if let Some(rest) = rest {
-            let count = match &kept {
-                Some(kept) => kept.true_count(),
-                None => (rows.end - rows.start) as usize,
-            };
-            let batch = batch(&self.schema, columns, count)?;
-            let mask = mask(&rest, &batch)?;
-            if !mask.has_true() {
-                return Ok(None);
+        match rest.filter(|_| is_read) {
+            Some(rest) => {
+                let (mask, columns) = self.filter(&rest, columns, kept.count())?;
+                let kept = KeptRows::new(kept.rows(), kept_by_both(kept.mask(), &mask));
+                Ok(FilteredRows { kept, columns })
             }
-            let keep = FilterBuilder::new(&mask).optimize().build();
-            let left = batch.columns().iter();
-            let left = left.map(|column| Ok(keep.filter(column)?));
-            columns = left.collect::<Result<_>>()?;
-            kept = Some(match kept {
-                Some(kept) => kept_by_both(&kept, &mask),
-                None => mask,
-            });
+            None => Ok(FilteredRows { kept, columns }),
         }
-        Ok(kept.map(|kept| FilteredRows {
-            rows,
-            kept,
-            columns,
-        }))
+    }
+
+    /// Returns the mask of the rows that satisfy a predicate, and their columns; no columns if there are no such rows.
+    fn filter(
+        &self,
+        predicate: &Arc<dyn PhysicalExpr>,
+        columns: Vec<ArrayRef>,
+        count: usize,
+    ) -> Result<(BooleanArray, Vec<ArrayRef>)> {
+        let batch = batch(&self.schema, columns, count)?;
+        let mask = mask(predicate, &batch)?;
+        if !mask.has_true() {
+            return Ok((mask, Vec::new()));
+        }
+        let keep = FilterBuilder::new(&mask).optimize().build();
+        let left = batch.columns().iter();
+        let left = left.map(|column| Ok(keep.filter(column)?));
+        let left = left.collect::<Result<_>>()?;
+        Ok((mask, left))
     }
 }
 
@@ -175,9 +181,7 @@ struct OpenBlock {
 
 /// The rows of a batch that satisfy the filter.
 struct FilteredRows {
-    rows: Range<u64>,
-    /// `true` for the rows of the range that satisfy the filter.
-    kept: BooleanArray,
+    kept: KeptRows,
     /// The columns of the filter, with only the rows that satisfy it.
     columns: Vec<ArrayRef>,
 }
@@ -297,11 +301,12 @@ impl Scan {
             if rows.is_empty() {
                 return Ok(self.end_block());
             }
-            open.next = rows.end;
-            open.filtered = filter.apply(rows)?;
-            if open.filtered.is_none() {
+            let filtered = filter.apply(rows)?;
+            open.next = filtered.kept.rows().end;
+            if filtered.kept.count() == 0 {
                 return Ok(ScanStep::Working);
             }
+            open.filtered = Some(filtered);
         }
         let mut columns = Vec::new();
         if let Some(reader) = &mut request.reader {
@@ -312,7 +317,7 @@ impl Scan {
                 return Ok(ScanStep::Working);
             }
             let (rows, kept) = match &open.filtered {
-                Some(filtered) => (filtered.rows.clone(), Some(&filtered.kept)),
+                Some(filtered) => (filtered.kept.rows(), Some(&filtered.kept)),
                 None => (reader.batch(open.next), None),
             };
             if rows.is_empty() {
@@ -329,7 +334,7 @@ impl Scan {
         let Some(filtered) = open.filtered.take() else {
             return internal_err!("the scan has no reader");
         };
-        let rows = filtered.kept.true_count();
+        let rows = filtered.kept.count();
         let output = request.output.iter().map(|column| match column {
             OutputColumn::Filter(column) => Arc::clone(&filtered.columns[*column]),
             OutputColumn::Reader(column) => Arc::clone(&columns[*column]),

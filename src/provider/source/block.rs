@@ -14,7 +14,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::BoxFuture;
 
-use crate::grid::IndexSet;
+use crate::grid::{IndexSet, KeptRows};
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
@@ -357,7 +357,7 @@ pub trait BlockReader: Send {
 
     /// Evaluates a predicate over the columns of the reader on the stored values of some rows, as
     /// far as that is faster than on columns. `None` if it is not. Every call has the same
-    /// predicate.
+    /// predicate. The result starts with the first of `rows`, but may have fewer rows, or more.
     fn evaluate(
         &mut self,
         _rows: Range<u64>,
@@ -366,9 +366,9 @@ pub trait BlockReader: Send {
         Ok(None)
     }
 
-    /// Reads a range of rows of the current block, as one array per column. `kept` has one
-    /// value per row of the range, without nulls, and leaves out the rows that are `false`.
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>>;
+    /// Reads a range of rows of the current block, as one array per column. `kept` is about this
+    /// range; all other rows of it are left out.
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>>;
 
     /// Returns the counters of everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
@@ -377,8 +377,8 @@ pub trait BlockReader: Send {
 /// The result of [`BlockReader::evaluate`].
 #[derive(Debug)]
 pub struct EvaluatedRows {
-    /// One value per row, without nulls: `true` if the row satisfies the predicate but for `rest`.
-    pub kept: BooleanArray,
+    /// The rows that satisfy the predicate but for `rest`.
+    pub kept: KeptRows,
     /// The part of the predicate that was not evaluated; `None` if all of it was.
     pub rest: Option<Arc<dyn PhysicalExpr>>,
 }

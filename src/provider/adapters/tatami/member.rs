@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
+use arrow::array::{ArrayRef, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorLocation};
 use crate::format::io::place::Place;
 use crate::format::io::storage::Access;
 use crate::format::tatami::{Member, ValueBounds};
+use crate::grid::KeptRows;
 use crate::provider::adapters::tatami::table::{BytesAs, DocumentTable, TextOptions, stem};
 use crate::provider::adapters::tatami::values::column_bounds;
 use crate::provider::catalog::description::TableDescription;
@@ -303,7 +304,7 @@ impl BlockReader for RowCounter {
         first..self.rows.min(first.saturating_add(self.max_rows))
     }
 
-    fn read(&mut self, _rows: Range<u64>, _kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn read(&mut self, _rows: Range<u64>, _kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
         Ok(Vec::new())
     }
 

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef};
 use arrow::compute::filter;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
+use crate::grid::KeptRows;
 use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
 #[cfg(feature = "remote")]
 use crate::provider::adapters::tatami::fetching::FetchedPages;
@@ -80,7 +81,7 @@ impl DocumentReader {
         &mut self,
         column: usize,
         rows: &Range<u64>,
-        kept: Option<&BooleanArray>,
+        kept: Option<&KeptRows>,
     ) -> Result<ArrayRef> {
         let start = Instant::now();
         let Self {
@@ -104,7 +105,7 @@ impl DocumentReader {
             let count = (wanted.end - wanted.start) as usize;
             let selected: Option<Vec<u32>> = match kept {
                 Some(kept) => {
-                    let kept = kept.values();
+                    let kept = kept.mask().values();
                     let kept = kept.slice((wanted.start - rows.start) as usize, count);
                     let indices = kept.set_indices();
                     Some(indices.map(|index| first + index as u32).collect())
@@ -178,10 +179,14 @@ impl BlockReader for DocumentReader {
         let in_file = start + rows.start..start + rows.end;
         let stored = |column: usize| self.columns.get(column).map(|column| column.stored);
         let searched = self.blocks.searched();
-        Ok(search::evaluate(predicate, searched, stored, in_file))
+        let evaluated = search::evaluate(predicate, searched, stored, in_file);
+        Ok(evaluated.map(|(mask, rest)| EvaluatedRows {
+            kept: KeptRows::new(rows, mask),
+            rest,
+        }))
     }
 
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
         let start = self.block.rows.start;
         let in_group = start + rows.start..start + rows.end;
         let (first, count) = (rows.start as usize, (rows.end - rows.start) as usize);
@@ -192,7 +197,7 @@ impl BlockReader for DocumentReader {
             };
             let slice = decoded.slice(first, count);
             Ok(compact(match kept {
-                Some(kept) => filter(&slice, kept)?,
+                Some(kept) => filter(&slice, kept.mask())?,
                 None => slice,
             }))
         });

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
+use crate::grid::KeptRows;
 use crate::provider::catalog::many_files::blocks::ManyFileBlocks;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, SharedChunks};
@@ -110,11 +111,11 @@ impl BlockReader for FileReader {
         }
     }
 
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
         let mut columns = self.reader()?.read(rows.clone(), kept)?;
         if let (Some(index), Some((part, _))) = (self.file_index, &self.open) {
             let rows = match kept {
-                Some(kept) => kept.true_count(),
+                Some(kept) => kept.count(),
                 None => (rows.end - rows.start) as usize,
             };
             let file = match &self.file {

@@ -4,12 +4,12 @@ use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::ArrayRef;
 use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::{Cells, CoordinateColumns, KeptPattern, KeptRows, kept_ranges, prefix_keeping};
+use crate::grid::{Cells, CoordinateColumns, KeptPattern, KeptRows, ScatteredRows};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid::blocks::GridBlocks;
@@ -22,6 +22,8 @@ const MIN_CELLS_PER_RUN: u64 = 32;
 /// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
 /// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
 const MIN_TESTED_ROWS: u64 = 1 << 16;
+/// The maximum number of rows that are tested at once, unless a batch has more.
+const MAX_TESTED_ROWS: u64 = 1 << 20;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
@@ -35,9 +37,10 @@ pub(crate) struct GridReader {
     /// The predicate of [`BlockReader::evaluate`] as filters of cells, once it was called; `None`
     /// inside if there are none.
     predicate: Option<Option<CellPredicate>>,
-    /// The range of rows tested last, and a mask of the rows in it that pass the cell filters, without the rest of
-    /// the predicate.
-    tested: Option<(Range<u64>, BooleanArray)>,
+    /// The rows that were tested last, of which those that pass the cell filters are kept.
+    tested: Option<KeptRows>,
+    /// The number of rows to test next, enough to fill a batch if as many are kept as before.
+    rows_to_test: u64,
     options: ReadOptions,
 }
 
@@ -65,17 +68,14 @@ impl GridReader {
             runs: Vec::new(),
             predicate: None,
             tested: None,
+            rows_to_test: MIN_TESTED_ROWS,
             options: *options,
         })
     }
 
     /// Reads the few rows of a range that are kept, one by one; `None` if the range has 2^32 rows or more.
-    fn read_sparse(
-        &mut self,
-        rows: Range<u64>,
-        kept: &BooleanArray,
-    ) -> Result<Option<Vec<ArrayRef>>> {
-        let few = KeptRows::new(rows, kept);
+    fn read_sparse(&mut self, kept: &KeptRows) -> Result<Option<Vec<ArrayRef>>> {
+        let few = ScatteredRows::new(kept);
         let (Some(cells), Some(few)) = (&self.cells, few) else {
             return Ok(None);
         };
@@ -141,22 +141,7 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return first..first;
         };
-        let batch = self.coordinates.batch(cells, first, self.max_rows);
-        // Every batch has a fixed cost, so a batch ends where `max_rows` of its rows are kept, or the tested rows end.
-        if let Some((tested, kept)) = &self.tested
-            && tested.contains(&first)
-        {
-            let start = (first - tested.start) as usize;
-            let left = kept.slice(start, kept.len() - start);
-            if !left.has_true() {
-                return first..tested.end;
-            }
-            let of_batch = left.slice(0, left.len().min((batch.end - first) as usize));
-            if of_batch.has_false() && KeptPattern::of(&left) != KeptPattern::Mixed {
-                return first..first + prefix_keeping(&left, self.max_rows as usize) as u64;
-            }
-        }
-        batch
+        self.coordinates.batch(cells, first, self.max_rows)
     }
 
     fn evaluate(
@@ -179,10 +164,9 @@ impl BlockReader for GridReader {
         let Some(predicate) = predicate else {
             return Ok(None);
         };
-        let is_within = |(tested, _): &&(Range<u64>, BooleanArray)| {
-            tested.start <= rows.start && rows.end <= tested.end
-        };
-        let (tested, kept) = match self.tested.as_ref().filter(is_within) {
+        let is_within =
+            |tested: &&KeptRows| tested.rows().start <= rows.start && rows.end <= tested.rows().end;
+        let tested = match self.tested.as_ref().filter(is_within) {
             Some(known) => known,
             None => {
                 self.runs.clear();
@@ -190,10 +174,13 @@ impl BlockReader for GridReader {
                 if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
                     return Ok(None);
                 }
-                let end = rows.start.saturating_add(MIN_TESTED_ROWS).min(cells.rows());
-                let tested = rows.start..end.max(rows.end);
+                let end = rows
+                    .start
+                    .saturating_add(self.rows_to_test)
+                    .min(cells.rows());
+                let rows = rows.start..end.max(rows.end);
                 self.runs.clear();
-                cells.runs(tested.clone(), &mut self.runs);
+                cells.runs(rows.clone(), &mut self.runs);
                 let kept = predicate.evaluate(|column, filter, kept| {
                     // The reader has only the attributes among the columns.
                     let before = columns[..column].iter();
@@ -205,31 +192,47 @@ impl BlockReader for GridReader {
                     }
                     Ok(())
                 })?;
-                self.tested.insert((tested, kept))
+                let tested = self.tested.insert(KeptRows::new(rows, kept));
+                let count = tested.count() as u64;
+                if count < self.max_rows / 4 * 3 {
+                    self.rows_to_test = (2 * self.rows_to_test).min(MAX_TESTED_ROWS);
+                } else if count > 2 * self.max_rows {
+                    self.rows_to_test = (self.rows_to_test / 2).max(MIN_TESTED_ROWS);
+                }
+                tested
             }
         };
-        let first = (rows.start - tested.start) as usize;
-        let kept = kept.slice(first, (rows.end - rows.start) as usize);
+        // Every batch has a fixed cost, so batches are as long as possible, and about equally long. Without gaps, and if
+        // all rows are built, `rows` suits the reader.
+        let mask = tested.mask_of(&rows);
+        let kept = match tested.pattern() {
+            KeptPattern::Ranges(_) | KeptPattern::Scattered if mask.has_false() => {
+                let batches = tested.count().div_ceil(self.max_rows as usize).max(1);
+                tested.first_kept(rows.start, tested.count().div_ceil(batches).max(1))
+            }
+            _ => KeptRows::new(rows, mask),
+        };
         Ok(Some(EvaluatedRows {
             kept,
             rest: predicate.rest.clone(),
         }))
     }
 
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let kept = kept.filter(|kept| kept.has_false());
-        let pattern = kept.map(KeptPattern::of).map(|pattern| match pattern {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
+        let length = rows.end - rows.start;
+        let kept = kept.filter(|kept| (kept.count() as u64) < length);
+        let pattern = kept.map(|kept| match kept.pattern() {
             // No more rows are built than a batch has.
-            KeptPattern::Mixed if rows.end - rows.start > self.max_rows => KeptPattern::Scattered,
+            KeptPattern::Mixed if length > self.max_rows => &KeptPattern::Scattered,
             pattern => pattern,
         });
         if let (Some(kept), Some(KeptPattern::Scattered)) = (kept, pattern)
-            && let Some(columns) = self.read_sparse(rows.clone(), kept)?
+            && let Some(columns) = self.read_sparse(kept)?
         {
             return Ok(columns);
         }
-        let ranges = match (kept, pattern) {
-            (Some(kept), Some(KeptPattern::Ranges)) => Some(kept_ranges(&rows, kept)),
+        let ranges = match pattern {
+            Some(KeptPattern::Ranges(ranges)) => Some(ranges),
             _ => None,
         };
         let Some(cells) = &self.cells else {
@@ -238,13 +241,13 @@ impl BlockReader for GridReader {
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
-            for range in ranges.as_deref().unwrap_or(std::slice::from_ref(&rows)) {
+            for range in ranges.map_or(std::slice::from_ref(&rows), Vec::as_slice) {
                 cells.runs(range.clone(), &mut self.runs);
             }
             values = reader.read(&self.runs)?;
         }
         let filter = kept.filter(|_| ranges.is_none()).map(|kept| {
-            let mut filter = FilterBuilder::new(kept);
+            let mut filter = FilterBuilder::new(kept.mask());
             if self.columns.len() > 1 {
                 filter = filter.optimize();
             }

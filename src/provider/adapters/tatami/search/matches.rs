@@ -20,7 +20,7 @@ use crate::format::tatami::search::{Mode, WordFilter, words};
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::adapters::tatami::blocks::DocumentBlocks;
 use crate::provider::adapters::tatami::table::DocumentTable;
-use crate::provider::source::{BlockList, BlockSource, EvaluatedRows};
+use crate::provider::source::{BlockList, BlockSource};
 
 /// The indexed columns of segments that do not name them, as the reference implementation writes. The
 /// column `snippet` of such segments is not among them: it may be cut off within a word.
@@ -236,14 +236,14 @@ fn searched(table: &DocumentTable, filter: &Arc<dyn PhysicalExpr>) -> Option<(Ca
 }
 
 /// Evaluates the calls of `matches` in a predicate by documents that were found before. `stored` returns
-/// the column of the file that a column of the predicate is. `rows` are rows of the file. Returns `None`
-/// if no call was searched for.
+/// the column of the file that a column of the predicate is. `rows` are rows of the file. Returns a mask of the
+/// rows, and the rest of the predicate; `None` if no call was searched for.
 pub(in crate::provider::adapters::tatami) fn evaluate(
     predicate: &Arc<dyn PhysicalExpr>,
     all_searched: &[Searched],
     stored: impl Fn(usize) -> Option<usize>,
     rows: Range<u64>,
-) -> Option<EvaluatedRows> {
+) -> Option<(BooleanArray, Option<Arc<dyn PhysicalExpr>>)> {
     let mut kept: Option<IndexSet> = None;
     let mut rest = Vec::new();
     for conjunct in split_conjunction(predicate) {
@@ -270,8 +270,6 @@ pub(in crate::provider::adapters::tatami) fn evaluate(
     for row in kept.ranges().flatten() {
         mask.set_bit(row as usize, true);
     }
-    Some(EvaluatedRows {
-        kept: BooleanArray::new(mask.finish(), None),
-        rest: conjunction_opt(rest),
-    })
+    let mask = BooleanArray::new(mask.finish(), None);
+    Some((mask, conjunction_opt(rest)))
 }

@@ -9,6 +9,7 @@ use arrow::compute::filter;
 use datafusion::common::{Result, internal_err};
 
 use crate::format::tiledb::{SparseReader, TileBuffers};
+use crate::grid::KeptRows;
 use crate::provider::adapters::tiledb::columns::NullValues;
 #[cfg(feature = "remote")]
 use crate::provider::adapters::tiledb::fetching::fetched_tiles;
@@ -150,12 +151,12 @@ impl BlockReader for SparseBlockReader {
         first..self.rows.min(first.saturating_add(self.max_rows))
     }
 
-    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>> {
         let (start, length) = (rows.start as usize, (rows.end - rows.start) as usize);
         let arrays = self.arrays.iter().map(|array| {
             let slice = array.slice(start, length);
             Ok(match kept {
-                Some(kept) => filter(&slice, kept)?,
+                Some(kept) => filter(&slice, kept.mask())?,
                 None => slice,
             })
         });

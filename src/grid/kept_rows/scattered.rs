@@ -1,105 +1,18 @@
-//! The rows of a window that a filter keeps.
+//! Kept rows that are read one by one.
 
 use std::ops::Range;
 
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use arrow::error::ArrowError;
-use arrow::util::bit_chunk_iterator::BitChunks;
-use multiversion::multiversion;
 
 use crate::grid::cells::Cells;
 use crate::grid::coordinates::Coordinates;
-
-/// Kept rows are read range by range if the ranges have at least this many rows on average.
-const MIN_ROWS_PER_RANGE: usize = 8;
-/// Rows are gathered one by one if fewer than one row in this many is kept.
-const MIN_ROWS_PER_KEPT: usize = 8;
-
-/// The pattern of the rows that a filter keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeptPattern {
-    /// In ranges of many consecutive rows.
-    Ranges,
-    /// Few rows, in short ranges.
-    Scattered,
-    /// In any other way.
-    Mixed,
-}
-
-impl KeptPattern {
-    /// Returns the pattern of the rows for which `kept`, which has no nulls, is `true`.
-    pub fn of(kept: &BooleanArray) -> Self {
-        let (count, ranges) = count_ones_and_ranges(&kept.values().bit_chunks());
-        if count >= ranges * MIN_ROWS_PER_RANGE {
-            Self::Ranges
-        } else if count < kept.len() / MIN_ROWS_PER_KEPT {
-            Self::Scattered
-        } else {
-            Self::Mixed
-        }
-    }
-}
-
-/// Returns the number of ones, and of ranges of ones.
-#[multiversion(targets("x86_64+popcnt"))]
-fn count_ones_and_ranges(bits: &BitChunks<'_>) -> (usize, usize) {
-    let (mut ones, mut ranges, mut before) = (0, 0, 0);
-    for word in bits.iter_padded() {
-        ones += word.count_ones() as usize;
-        // Each range begins with a one after a zero.
-        ranges += (word & !(word << 1 | before)).count_ones() as usize;
-        before = word >> 63;
-    }
-    (ones, ranges)
-}
-
-/// Returns the length of the longest prefix in which at most `count` rows are kept.
-pub fn prefix_keeping(kept: &BooleanArray, count: usize) -> usize {
-    index_of_one(&kept.values().bit_chunks(), count).unwrap_or(kept.len())
-}
-
-/// Returns the index of the first one after `count` ones.
-#[multiversion(targets("x86_64+popcnt"))]
-fn index_of_one(bits: &BitChunks<'_>, count: usize) -> Option<usize> {
-    let mut left = count;
-    for (number, mut word) in bits.iter_padded().enumerate() {
-        let ones = word.count_ones() as usize;
-        if ones > left {
-            (0..left).for_each(|_| word &= word - 1);
-            return Some(number * 64 + word.trailing_zeros() as usize);
-        }
-        left -= ones;
-    }
-    None
-}
-
-/// Returns the rows of a range for which `kept`, which has no nulls, is `true`, as ranges of consecutive rows.
-pub fn kept_ranges(rows: &Range<u64>, kept: &BooleanArray) -> Vec<Range<u64>> {
-    let mut ranges = Vec::new();
-    // The start of a range that has no end yet.
-    let mut start = None;
-    let mut first = rows.start;
-    // A word of zeros comes last if all words are full, so every range ends.
-    for word in kept.values().bit_chunks().iter_padded() {
-        // The bits that differ from those before them: where ranges start and end.
-        let mut edges = word ^ (word << 1 | u64::from(start.is_some()));
-        while edges != 0 {
-            let row = first + u64::from(edges.trailing_zeros());
-            match start.take() {
-                Some(start) => ranges.push(start..row),
-                None => start = Some(row),
-            }
-            edges &= edges - 1;
-        }
-        first += 64;
-    }
-    ranges
-}
+use crate::grid::kept_rows::KeptRows;
 
 /// The rows of a range that a filter keeps, one by one.
 #[derive(Debug)]
-pub struct KeptRows {
+pub struct ScatteredRows {
     rows: Range<u64>,
     /// The index of each kept row within the range.
     kept: Vec<u32>,
@@ -127,13 +40,13 @@ pub struct KeptLines {
     within: UInt32Array,
 }
 
-impl KeptRows {
-    /// Returns the rows of a range for which `kept`, which has no nulls, is `true`; `None` if the range has 2^32
-    /// rows or more.
-    pub fn new(rows: Range<u64>, kept: &BooleanArray) -> Option<Self> {
+impl ScatteredRows {
+    /// Lists the kept rows; `None` if they are of a range of 2^32 rows or more.
+    pub fn new(kept: &KeptRows) -> Option<Self> {
+        let rows = kept.rows();
         u32::try_from(rows.end - rows.start).ok()?;
-        let mut numbers = vec![0; kept.true_count()];
-        let found = kept.values().set_indices_u32();
+        let mut numbers = vec![0; kept.count()];
+        let found = kept.mask().values().set_indices_u32();
         // A collected list would check its capacity for every row.
         numbers
             .iter_mut()
@@ -202,7 +115,7 @@ impl KeptRows {
 }
 
 impl KeptLines {
-    /// Returns the coordinates of the rows along an axis. `cells` must be those passed to [`KeptRows::lines`].
+    /// Returns the coordinates of the rows along an axis. `cells` must be those passed to [`ScatteredRows::lines`].
     pub fn coordinates(
         &self,
         cells: &Cells,
@@ -224,11 +137,12 @@ impl KeptLines {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::StringArray;
+    use arrow::array::{BooleanArray, StringArray};
     use arrow::compute::filter;
     use arrow::datatypes::DataType;
 
     use super::*;
+    use crate::grid::kept_rows::ranges_of;
     use crate::grid::{IndexSet, Selection, Steps, Window};
 
     #[test]
@@ -256,7 +170,8 @@ mod tests {
                     for step in [1, 2, 5] {
                         let kept = rows.clone().map(|row| row % step == 0 || row % 16 > 10);
                         let kept = BooleanArray::from(kept.collect::<Vec<_>>());
-                        let found = KeptRows::new(rows.clone(), &kept).unwrap();
+                        let found = KeptRows::new(rows.clone(), kept.clone());
+                        let found = ScatteredRows::new(&found).unwrap();
                         let mut runs = Vec::new();
                         cells.runs(rows.clone(), &mut runs);
                         let numbers = runs.into_iter().flatten().zip(kept.values());
@@ -268,7 +183,7 @@ mod tests {
                             let expected = filter(&all.unwrap(), &kept).unwrap();
                             let found = found.coordinates(&cells, axis, coordinates).unwrap();
                             assert_eq!(&found, &expected, "{rows:?} {step} {axis}");
-                            let ranges = kept_ranges(&rows, &kept);
+                            let ranges = ranges_of(rows.start, &kept, 0);
                             let found = cells
                                 .coordinates_of_ranges(axis, coordinates, &ranges)
                                 .unwrap();
@@ -277,35 +192,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    #[test]
-    fn patterns_are_those_of_the_rows_one_by_one() {
-        let mask = |kept: &dyn Fn(usize) -> bool, start: usize| {
-            let kept: Vec<_> = (0..300).map(kept).collect();
-            BooleanArray::from(kept).slice(start, 300 - start)
-        };
-        // Masks that start within a word.
-        for start in [0, 5, 63, 64, 130] {
-            let pattern = |kept: &dyn Fn(usize) -> bool| KeptPattern::of(&mask(kept, start));
-            assert_eq!(pattern(&|_| true), KeptPattern::Ranges);
-            assert_eq!(pattern(&|_| false), KeptPattern::Ranges);
-            assert_eq!(pattern(&|row| row % 70 >= 55), KeptPattern::Ranges);
-            assert_eq!(pattern(&|row| row % 9 == 0), KeptPattern::Scattered);
-            assert_eq!(pattern(&|row| row % 8 < 7), KeptPattern::Mixed);
-            let kept = mask(&|row| row % 70 >= 55 || row % 9 == 0, start);
-            for count in 0..80 {
-                let length = prefix_keeping(&kept, count);
-                assert!(kept.slice(0, length).true_count() <= count);
-                assert!(length == kept.len() || kept.slice(0, length + 1).true_count() > count);
-            }
-            let rows = 7..7 + kept.len() as u64;
-            let ranges = kept_ranges(&rows, &kept);
-            assert!(ranges.windows(2).all(|two| two[0].end < two[1].start));
-            let expected = rows.zip(kept.values()).filter(|(_, kept)| *kept);
-            let expected: Vec<_> = expected.map(|(row, _)| row).collect();
-            assert_eq!(ranges.into_iter().flatten().collect::<Vec<_>>(), expected);
         }
     }
 }
