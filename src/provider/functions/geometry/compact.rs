@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, MutableArrayData, make_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, GenericListArray, MutableArrayData, OffsetSizeTrait, make_array,
+};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{
@@ -11,8 +13,8 @@ use datafusion::logical_expr::{
 
 use crate::provider::functions::forwarding::forward_to_inner;
 
-/// A function of geodatafusion. Its arguments are copied if they are lists of coordinates, because
-/// geoarrow 0.9 panics on a slice of a column: it expects the lists of an array to use all values.
+/// A function of geodatafusion. Its arguments are copied if they are slices of lists of coordinates, because
+/// geoarrow 0.9 panics on them: it expects the lists of an array to use all values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CompactGeometries {
     inner: Arc<ScalarUDF>,
@@ -61,15 +63,36 @@ impl ScalarUDFImpl for CompactGeometries {
     }
 }
 
-/// Returns a copy of an array with lists, and other arrays as they are.
+/// Returns a copy of an array whose lists do not use all values, and other arrays as they are.
 pub(super) fn compact(array: &ArrayRef) -> Result<ArrayRef> {
-    if !has_lists(array.data_type()) {
+    if is_compact(array) {
         return Ok(Arc::clone(array));
     }
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, data.len());
     copy.try_extend(0, 0, data.len())?;
     Ok(make_array(copy.freeze()))
+}
+
+/// Returns `true` if the lists of an array use all values.
+fn is_compact(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::List(_) => uses_all(array.as_list::<i32>()),
+        DataType::LargeList(_) => uses_all(array.as_list::<i64>()),
+        DataType::Union(fields, _) => {
+            let union = array.as_union();
+            fields
+                .iter()
+                .all(|(number, _)| is_compact(union.child(number)))
+        }
+        _ => true,
+    }
+}
+
+fn uses_all<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> bool {
+    let offsets = lists.offsets();
+    let used = offsets[0].as_usize()..offsets[lists.len()].as_usize();
+    used == (0..lists.values().len()) && is_compact(lists.values())
 }
 
 fn has_lists(data_type: &DataType) -> bool {

@@ -1,7 +1,8 @@
-//! Functions of geometries, from the crate [`geodatafusion`], with a faster test of points against
-//! polygons: [`point_relation`].
+//! Functions of geometries, from the crate [`geodatafusion`]. Tests of points against polygons
+//! ([`point_relation`]), and bounds of coordinates, are faster.
 
 mod compact;
+mod coordinate_bound;
 pub(crate) mod point_index;
 pub mod point_relation;
 
@@ -13,6 +14,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 
 use crate::provider::functions::geometry::compact::CompactGeometries;
+use crate::provider::functions::geometry::coordinate_bound::CoordinateBound;
 use crate::provider::functions::geometry::point_relation::PointRelation;
 
 static FUNCTIONS: LazyLock<Vec<ScalarUDF>> = LazyLock::new(|| {
@@ -28,8 +30,10 @@ static FUNCTIONS: LazyLock<Vec<ScalarUDF>> = LazyLock::new(|| {
         Some(Arc::new(ScalarUDF::from(CompactGeometries::new(function))))
     };
     let all = functions.keys().filter_map(|name| {
+        let function = compact(name)?;
         let replacement = PointRelation::replacement(name, compact);
-        replacement.or_else(|| Some(compact(name)?.as_ref().clone()))
+        let replacement = replacement.or_else(|| CoordinateBound::replacement(&function));
+        Some(replacement.unwrap_or_else(|| function.as_ref().clone()))
     });
     all.collect()
 });

@@ -27,6 +27,8 @@ pub(crate) struct PointIndex {
     bottom: f64,
     top: f64,
     bands: usize,
+    /// The number of bands per unit of `y`.
+    density: f64,
 }
 
 /// A directed edge of a ring.
@@ -37,6 +39,15 @@ struct Edge {
     polygon: u32,
     ring: u32,
     is_hole: bool,
+}
+
+/// An edge that has the `y` of a point.
+#[derive(Debug, Clone, Copy)]
+struct Crossing {
+    edge: Edge,
+    /// The bounds of the `x` at which the edge has this `y`. Rounding errors do not put it outside.
+    left: f64,
+    right: f64,
 }
 
 /// The position of a point relative to polygons.
@@ -53,7 +64,7 @@ pub(crate) struct Positions<'a> {
     /// The `y` of the previous point.
     y: f64,
     /// The edges that have this `y`.
-    edges: Vec<Edge>,
+    crossings: Vec<Crossing>,
     /// The open interval of `x` around the previous point in which no edge has this `y`. Empty if an
     /// edge may pass at the point.
     between: (f64, f64),
@@ -91,10 +102,12 @@ impl PointIndex {
             entries: Vec::new(),
             bottom,
             top,
+            density: 0.0,
         };
         // Long edges meet many bands.
         let most = MAX_ENTRIES_PER_EDGE * index.edges.len();
         loop {
+            index.density = index.bands as f64 / (top - bottom);
             let spans = index.edges.iter().map(|edge| index.span(edge));
             let entries: usize = spans.map(|(first, last)| last - first + 1).sum();
             if entries <= most || index.bands == 1 {
@@ -137,10 +150,8 @@ impl PointIndex {
 
     /// Returns the band of a `y` between `bottom` and `top`. A greater `y` has the same or a greater band.
     fn band(&self, y: f64) -> usize {
-        let height = self.top - self.bottom;
-        let share = (y - self.bottom) / height;
         // Casts saturate, and the band of NaN, if all edges are horizontal, is 0.
-        ((share * self.bands as f64) as usize).min(self.bands - 1)
+        (((y - self.bottom) * self.density) as usize).min(self.bands - 1)
     }
 
     /// Returns a reader of the positions of points.
@@ -148,7 +159,7 @@ impl PointIndex {
         Positions {
             index: self,
             y: f64::NAN,
-            edges: Vec::new(),
+            crossings: Vec::new(),
             between: (f64::NAN, f64::NAN),
             position: Position::Outside,
         }
@@ -183,22 +194,22 @@ impl Positions<'_> {
         }
         if y != self.y {
             self.y = y;
-            self.edges.clear();
+            self.crossings.clear();
             let index = self.index;
             if y >= index.bottom && y <= index.top {
                 let band = index.band(y);
                 let entries = &index.entries[index.offsets[band]..index.offsets[band + 1]];
                 let edges = entries.iter().map(|entry| index.edges[*entry as usize]);
-                self.edges
-                    .extend(edges.filter(|edge| edge.bottom() <= y && y <= edge.top()));
+                let edges = edges.filter(|edge| edge.bottom() <= y && y <= edge.top());
+                self.crossings.extend(edges.map(|edge| edge.crossing(y)));
             }
         }
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
-        for edge in &self.edges {
-            if edge.right() < x {
-                low = low.max(edge.right());
-            } else if edge.left() > x {
-                high = high.min(edge.left());
+        for crossing in &self.crossings {
+            if crossing.right < x {
+                low = low.max(crossing.right);
+            } else if crossing.left > x {
+                high = high.min(crossing.left);
             } else {
                 // Neighbours of the point may be on the other side of the edge.
                 high = f64::NEG_INFINITY;
@@ -209,23 +220,35 @@ impl Positions<'_> {
         self.position
     }
 
+    /// Returns the position of the first of some points with the same `y`, and the number of points from it on
+    /// that are known to have the same position. There must be at least one point.
+    pub fn of_line(&mut self, x: &[f64], y: f64) -> (Position, usize) {
+        let position = self.of(x[0], y);
+        if x[0].is_nan() {
+            return (position, 1);
+        }
+        let (low, high) = self.between;
+        let others = x[1..].iter().take_while(|x| low < **x && **x < high);
+        (position, 1 + others.count())
+    }
+
     /// Returns the position of a point by the winding numbers of the rings around it.
     fn compute(&self, x: f64, y: f64) -> Position {
         let mut position = Position::Outside;
         for polygon in self
-            .edges
-            .chunk_by(|one, other| one.polygon == other.polygon)
+            .crossings
+            .chunk_by(|one, other| one.edge.polygon == other.edge.polygon)
         {
             let (mut in_exterior, mut in_hole) = (false, false);
-            for ring in polygon.chunk_by(|one, other| one.ring == other.ring) {
+            for ring in polygon.chunk_by(|one, other| one.edge.ring == other.edge.ring) {
                 let mut winding = 0;
-                for edge in ring {
-                    match edge.winding(Coord { x, y }) {
+                for crossing in ring {
+                    match crossing.winding(Coord { x, y }) {
                         Some(turn) => winding += turn,
                         None => return Position::OnEdge,
                     }
                 }
-                match ring[0].is_hole {
+                match ring[0].edge.is_hole {
                     true => in_hole |= winding != 0,
                     false => in_exterior = winding != 0,
                 }
@@ -255,28 +278,119 @@ impl Edge {
         self.start.x.max(self.end.x)
     }
 
-    /// Returns the contribution of an edge to the winding number of its ring around a point whose `y`
+    /// Returns where the edge has `y`, which must be between its bottom and its top.
+    fn crossing(self, y: f64) -> Crossing {
+        let (start, end) = (self.start, self.end);
+        let (width, height) = (end.x - start.x, end.y - start.y);
+        let (mut left, mut right) = (self.left(), self.right());
+        if height != 0.0 && width.is_finite() && height.is_finite() {
+            let x = start.x + (y - start.y) / height * width;
+            // The five operations have relative errors of at most half of EPSILON each.
+            let error = 8.0 * f64::EPSILON * (start.x.abs() + end.x.abs()) + f64::MIN_POSITIVE;
+            (left, right) = (left.max(x - error), right.min(x + error));
+        }
+        Crossing {
+            edge: self,
+            left,
+            right,
+        }
+    }
+}
+
+impl Crossing {
+    /// Returns the contribution of the edge to the winding number of its ring around a point whose `y`
     /// it has: 1 if the edge goes up on the right of the point, -1 if it goes down. `None` if the point is
     /// on the edge.
     fn winding(&self, point: Coord) -> Option<i32> {
-        if point.x > self.right() {
+        if point.x > self.right {
             return Some(0);
         }
+        let Edge { start, end, .. } = self.edge;
         // An edge has its lower end, but not its upper end, so that two edges that meet count once.
-        let turn = match (self.start.y <= point.y, self.end.y <= point.y) {
+        let turn = match (start.y <= point.y, end.y <= point.y) {
             (true, false) => 1,
             (false, true) => -1,
             _ => 0,
         };
-        if point.x < self.left() {
+        if point.x < self.left {
             return Some(turn);
         }
-        let side = RobustKernel::orient2d(self.start, self.end, point);
+        let side = RobustKernel::orient2d(start, end, point);
         match (side, turn) {
             // The bounds of the edge contain the point.
             (Orientation::Collinear, _) => None,
             (Orientation::CounterClockwise, 1) | (Orientation::Clockwise, -1) => Some(turn),
             _ => Some(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use geo::coordinate_position::{CoordPos, CoordinatePosition};
+
+    use super::*;
+
+    /// Returns pseudorandom numbers between -1 and 1.
+    fn numbers(mut seed: u64) -> impl FnMut() -> f64 {
+        move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        }
+    }
+
+    #[test]
+    fn positions_of_points_close_to_edges() {
+        let mut number = numbers(7);
+        for scale in [1.0, 1e-9, 1e9, 1e-100] {
+            for _ in 0..20 {
+                // A star around a point far from the origin.
+                let center = Coord {
+                    x: 100.0 * number() * scale,
+                    y: 100.0 * number() * scale,
+                };
+                let corners: Vec<_> = (0..17)
+                    .map(|corner| {
+                        let angle = f64::from(corner) / 17.0 * std::f64::consts::TAU;
+                        let radius = (2.0 + number()) * scale;
+                        center
+                            + Coord {
+                                x: angle.cos(),
+                                y: angle.sin(),
+                            } * radius
+                    })
+                    .collect();
+                let ring = LineString::from(corners.clone());
+                let geometry = Geometry::Polygon(Polygon::new(ring, Vec::new()));
+                let index = PointIndex::new(&geometry).unwrap();
+                for two in corners.windows(2) {
+                    let share = (number() + 1.0) / 2.0;
+                    let on = two[0] + (two[1] - two[0]) * share;
+                    // Neighbouring numbers on both sides of the edge, and points far away.
+                    let mut x = vec![on.x.next_down().next_down(), on.x.next_down(), on.x];
+                    x.extend([on.x.next_up(), on.x.next_up().next_up()]);
+                    x.extend((0..8).map(|step| center.x + scale * f64::from(step)));
+                    x.extend([two[0].x, two[1].x]);
+                    for y in [on.y, two[0].y, two[1].y] {
+                        let (mut one_by_one, mut by_line) = (index.positions(), index.positions());
+                        let mut known = Vec::new();
+                        while known.len() < x.len() {
+                            let (position, count) = by_line.of_line(&x[known.len()..], y);
+                            known.extend(std::iter::repeat_n(position, count));
+                        }
+                        for (x, known) in x.iter().zip(known) {
+                            let expected = geometry.coordinate_position(&Coord { x: *x, y });
+                            let expected = match expected {
+                                CoordPos::Inside => Position::Inside,
+                                CoordPos::Outside => Position::Outside,
+                                CoordPos::OnBoundary => Position::OnEdge,
+                            };
+                            assert_eq!(one_by_one.of(*x, y), expected, "{x} {y} {geometry:?}");
+                            assert_eq!(known, expected, "{x} {y} {geometry:?}");
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -159,15 +159,25 @@ impl PointsInPolygons {
         };
         let index = PointIndex::new(geometry)?;
         let mut positions = index.positions();
+        // Consecutive numbers are points with the same `y` if only `x` depends on the last axis.
+        let is_by_line = self.x.behind == 1 && self.y.behind > 1;
         let mut inside: Vec<Range<u32>> = Vec::new();
-        for number in candidates.iter().flat_map(|run| run.start..run.end) {
-            match positions.of(self.x.at(number), self.y.at(number)) {
-                Position::Outside => {}
-                Position::OnEdge => return None,
-                Position::Inside => match inside.last_mut() {
-                    Some(last) if last.end == number => last.end += 1,
-                    _ => inside.push(number..number + 1),
-                },
+        for run in candidates {
+            let mut number = run.start;
+            while number < run.end {
+                let count = if is_by_line { run.end - number } else { 1 };
+                let x = &self.x.values.values()[self.x.index(number)..];
+                let x = &x[..x.len().min(count as usize)];
+                let y = self.y.values.value(self.y.index(number));
+                let (position, count) = positions.of_line(x, y);
+                let end = number + count as u32;
+                match (position, inside.last_mut()) {
+                    (Position::Outside, _) => {}
+                    (Position::OnEdge, _) => return None,
+                    (Position::Inside, Some(last)) if last.end == number => last.end = end,
+                    (Position::Inside, _) => inside.push(number..end),
+                }
+                number = end;
             }
         }
         Some(inside)
@@ -198,9 +208,8 @@ impl Coordinate {
         }))
     }
 
-    /// Returns the coordinate of a combination of numbers of the set.
-    fn at(&self, number: u32) -> f64 {
-        let length = self.values.len();
-        self.values.value((number / self.behind) as usize % length)
+    /// Returns the index of the value of a combination of numbers of the set.
+    fn index(&self, number: u32) -> usize {
+        (number / self.behind) as usize % self.values.len()
     }
 }
