@@ -13,7 +13,7 @@ use arrow::compute::{cast, nullif, take};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float64Type, Int64Type, SchemaRef, UInt64Type,
 };
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
@@ -40,6 +40,8 @@ pub(crate) struct AggregateRows {
 enum AggregateColumn {
     /// One value per output row.
     OfRows(ArrayRef),
+    /// The same value for all output rows.
+    Constant(ScalarValue),
     /// An array of shared results, gathered when a batch is built.
     OfGroups(Arc<SharedResults>, usize),
 }
@@ -101,7 +103,7 @@ impl AggregateRows {
             {
                 axes.insert(column, AlongAxis::try_new(job, column)?);
             }
-            let arrays = match output {
+            let found = match output {
                 Output::Rows => vec![counts::<Int64Type>(&rows, count)],
                 Output::Cells(restriction) => {
                     vec![counts::<Int64Type>(&restricted[restriction], count)]
@@ -124,17 +126,19 @@ impl AggregateRows {
                     let Some(mut accumulated) = accumulated_rows.next() else {
                         return internal_err!("the partial state of an aggregate is missing");
                     };
-                    match stage {
+                    of_rows(match stage {
                         Stage::Partial => accumulated.state()?,
                         Stage::Whole => vec![accumulated.evaluate()?],
-                    }
+                    })
                 }
             };
-            for array in arrays {
-                columns.push(AggregateColumn::OfRows(match &chosen {
-                    None => array,
-                    Some(chosen) => take(&array, chosen, None)?,
-                }));
+            for column in found {
+                columns.push(match (column, &chosen) {
+                    (AggregateColumn::OfRows(array), Some(chosen)) => {
+                        AggregateColumn::OfRows(take(&array, chosen, None)?)
+                    }
+                    (column, _) => column,
+                });
             }
         }
         Ok(Self {
@@ -162,6 +166,7 @@ impl AggregateRows {
         for column in &self.columns {
             columns.push(match (column, present) {
                 (AggregateColumn::OfRows(array), _) => array.slice(rows.start, length),
+                (AggregateColumn::Constant(value), _) => value.to_array_of_size(length)?,
                 (AggregateColumn::OfGroups(once, number), None) => {
                     once.of_groups(*number, rows.clone())?
                 }
@@ -197,43 +202,59 @@ fn reduction(
     function: &Arc<AggregateFunctionExpr>,
     is_grouped: bool,
     count: usize,
-) -> Result<Vec<ArrayRef>> {
+) -> Result<Vec<AggregateColumn>> {
     Ok(match (stage, reduced) {
         (Stage::Whole, Reduced::Average) => vec![averages(results, function)?],
         (Stage::Whole, Reduced::Deviation) => {
-            let states = states(results, reduced, function, count)?;
             let mut accumulated = Accumulated::new(function, is_grouped)?;
-            accumulated.merge_all(&states, count)?;
-            vec![accumulated.evaluate()?]
+            accumulated.merge_all(deviations(results, function)?, count)?;
+            of_rows(vec![accumulated.evaluate()?])
         }
         _ => states(results, reduced, function, count)?,
     })
 }
 
-/// Returns the counts as an array of Int64 or UInt64, without copying those of groups. They are at most 2^63 - 1, so
+fn of_rows(arrays: Vec<ArrayRef>) -> Vec<AggregateColumn> {
+    arrays.into_iter().map(AggregateColumn::OfRows).collect()
+}
+
+/// Returns the counts as values of Int64 or UInt64, without copying those of groups. They are at most 2^63 - 1, so
 /// both types have the same bits.
-fn counts<T: ArrowPrimitiveType>(counts: &Counts, groups: usize) -> ArrayRef {
-    let bits = match counts {
-        Counts::Same(count) => vec![*count; groups].into(),
-        Counts::Each(counts) => counts.clone(),
-    };
-    let bits = bits.into_inner();
-    Arc::new(PrimitiveArray::<T>::new(
-        ScalarBuffer::new(bits, 0, groups),
-        None,
-    ))
+fn counts<T: ArrowPrimitiveType>(counts: &Counts, groups: usize) -> AggregateColumn {
+    match counts {
+        Counts::Same(count) => AggregateColumn::Constant(match T::DATA_TYPE {
+            DataType::UInt64 => ScalarValue::from(*count),
+            _ => ScalarValue::from(*count as i64),
+        }),
+        Counts::Each(counts) => {
+            let bits = counts.clone().into_inner();
+            AggregateColumn::OfRows(Arc::new(PrimitiveArray::<T>::new(
+                ScalarBuffer::new(bits, 0, groups),
+                None,
+            )))
+        }
+    }
 }
 
 /// Sets the values of groups without counted cells to null.
-fn where_any(values: &ArrayRef, counts: &Counts) -> Result<ArrayRef> {
+fn where_any(values: AggregateColumn, counts: &Counts) -> Result<AggregateColumn> {
     if !counts.has_zero() {
-        return Ok(Arc::clone(values));
+        return Ok(values);
     }
-    let is_none = (0..values.len()).map(|group| Some(counts.of(group) == 0));
-    Ok(nullif(values, &is_none.collect::<BooleanArray>())?)
+    Ok(match values {
+        AggregateColumn::OfRows(values) => {
+            let is_none = (0..values.len()).map(|group| Some(counts.of(group) == 0));
+            AggregateColumn::OfRows(nullif(&values, &is_none.collect::<BooleanArray>())?)
+        }
+        // All groups have the same count, which is zero.
+        AggregateColumn::Constant(value) => {
+            AggregateColumn::Constant(ScalarValue::try_from(value.data_type())?)
+        }
+        values => values,
+    })
 }
 
-fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<ArrayRef> {
+fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<AggregateColumn> {
     let Some(sums) = &results.sums else {
         return missing(function);
     };
@@ -245,7 +266,17 @@ fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<Array
             Float64Array::from_iter_values(sums.map(|(sum, count)| sum / *count as f64))
         }
     };
-    where_any(&(Arc::new(averages) as ArrayRef), &results.counts)
+    where_any(AggregateColumn::OfRows(Arc::new(averages)), &results.counts)
+}
+
+fn deviations<'a>(
+    results: &'a Results,
+    function: &AggregateFunctionExpr,
+) -> Result<&'a [ArrayRef; 3]> {
+    match &results.deviations {
+        Some(deviations) => Ok(deviations),
+        None => missing(function),
+    }
 }
 
 fn missing<T>(function: &AggregateFunctionExpr) -> Result<T> {
@@ -258,7 +289,7 @@ fn states(
     reduced: Reduced,
     function: &AggregateFunctionExpr,
     groups: usize,
-) -> Result<Vec<ArrayRef>> {
+) -> Result<Vec<AggregateColumn>> {
     Ok(match reduced {
         Reduced::Count => vec![counts::<Int64Type>(&results.counts, groups)],
         Reduced::Sum | Reduced::Average => {
@@ -271,12 +302,12 @@ fn states(
             } else {
                 Arc::clone(sums)
             };
-            let sums = where_any(&sums, &results.counts)?;
+            let sums = where_any(AggregateColumn::OfRows(sums), &results.counts)?;
             if reduced == Reduced::Sum {
                 vec![sums]
             } else {
                 let counts = counts::<UInt64Type>(&results.counts, groups);
-                vec![where_any(&counts, &results.counts)?, sums]
+                vec![where_any(counts, &results.counts)?, sums]
             }
         }
         Reduced::Min | Reduced::Max => {
@@ -287,11 +318,8 @@ fn states(
             let Some(found) = found else {
                 return missing(function);
             };
-            vec![cast(found, function.field().data_type())?]
+            of_rows(vec![cast(found, function.field().data_type())?])
         }
-        Reduced::Deviation => match &results.deviations {
-            Some(deviations) => deviations.to_vec(),
-            None => return missing(function),
-        },
+        Reduced::Deviation => of_rows(deviations(results, function)?.to_vec()),
     })
 }

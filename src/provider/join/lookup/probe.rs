@@ -15,7 +15,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 
 use crate::provider::join::lookup::build::BuildSide;
-use crate::provider::join::lookup::build::matches::is_row;
+use crate::provider::join::lookup::build::matches::{NO_ROW, is_row};
 use crate::provider::join::lookup::conditions::run_matches::Line;
 use crate::provider::planning::mask::mask;
 
@@ -177,7 +177,8 @@ impl Probe {
             .as_primitive::<UInt32Type>();
         let keeps_all = matches!(self.output.join_type, JoinType::Right | JoinType::Full);
         let tracks = self.output.tracks_matches();
-        let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
+        let mut probe_rows = Vec::with_capacity(self.batch_size);
+        let mut build_rows = Vec::with_capacity(self.batch_size);
         while pending.row < keys.len() && probe_rows.len() < self.batch_size {
             let all = self
                 .build
@@ -185,17 +186,15 @@ impl Probe {
                 .rows_of(keys.value(pending.row), &mut self.line);
             let left = &all[pending.matches..];
             let some = &left[..left.len().min(self.batch_size - probe_rows.len())];
-            if all.is_empty() && keeps_all {
-                probe_rows.push(pending.row as u32);
-                build_rows.push(None);
+            if tracks {
+                some.iter().for_each(|row| self.build.set_matched(*row));
             }
-            for row in some {
-                if tracks {
-                    self.build.set_matched(*row);
-                }
-                probe_rows.push(pending.row as u32);
-                build_rows.push(Some(*row));
-            }
+            let rows = match all.is_empty() && keeps_all {
+                true => &[NO_ROW],
+                false => some,
+            };
+            probe_rows.extend(std::iter::repeat_n(pending.row as u32, rows.len()));
+            build_rows.extend_from_slice(rows);
             if some.len() < left.len() {
                 pending.matches += some.len();
             } else {
@@ -213,7 +212,8 @@ impl Probe {
         if pending.row < pending.batch.num_rows() {
             self.pending = Some(pending);
         }
-        self.pairs(&rows, &UInt32Array::from(build_rows))
+        let nulls = keeps_all.then(|| NullBuffer::new(is_row(&build_rows)));
+        self.pairs(&rows, &UInt32Array::new(build_rows.into(), nulls))
     }
 
     /// Returns the output rows of those pairs of matching rows that satisfy the filter.

@@ -15,7 +15,7 @@ const SPARSE: usize = 16;
 /// The maximum number of pairs of key indices and rows in a table made of runs.
 const MAX_LISTED_PAIRS: u64 = 1 << 24;
 /// The row number of a key index without a row.
-pub(super) const NO_ROW: u32 = u32::MAX;
+pub(in crate::provider::join::lookup) const NO_ROW: u32 = u32::MAX;
 
 /// The row numbers of each key index.
 #[derive(Debug)]
