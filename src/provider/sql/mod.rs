@@ -7,6 +7,8 @@ mod clauses;
 #[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]
+mod many_columns;
+#[cfg(feature = "sql")]
 mod named_arguments;
 #[cfg(feature = "sql")]
 pub(crate) mod time_operators;

@@ -22,7 +22,7 @@ use crate::provider::sql::using_keys::syntax::{
     normalize, replace_in, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{budget, groups};
+use crate::provider::sql::{budget, groups, many_columns};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -73,7 +73,18 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
         let rewriter = Rewriter { state, template };
         budget::with_stack(rewriter.statement(&mut statement)).await;
     }
-    let plan = budget::with_stack(plan_statement(state, statement)).await?;
+    let mut plan = None;
+    // DataFusion names the elements of a list after its alias, too.
+    if !upper.contains("UNNEST")
+        && let Some(aliased) = many_columns::with_aliases(&statement)
+    {
+        let aliased = budget::with_stack(plan_statement(state, aliased)).await?;
+        plan = many_columns::without_aliases(aliased)?;
+    }
+    let plan = match plan {
+        Some(plan) => plan,
+        None => budget::with_stack(plan_statement(state, statement)).await?,
+    };
     budget::check_plan(state.config_options(), &plan)?;
     Ok(groups::create_beside_groups(state, plan))
 }
