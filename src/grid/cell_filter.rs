@@ -161,11 +161,17 @@ mod tests {
     use super::*;
 
     fn kept(filter: &CellFilter, cells: &[u8]) -> Vec<bool> {
-        let mut bits = BooleanBufferBuilder::new(0);
-        // A prefix that is not a whole byte, as after an earlier run.
-        bits.append_n(3, false);
-        filter.test(cells, &mut bits);
-        bits.finish().iter().skip(3).collect()
+        // Whole bytes and others come first, as after an earlier run.
+        let [first, other, another] = [0, 3, 16].map(|before| {
+            let mut bits = BooleanBufferBuilder::new(0);
+            bits.append_n(before, true);
+            filter.test(cells, &mut bits);
+            let bits = bits.finish();
+            assert!(bits.iter().take(before).all(|bit| bit));
+            bits.iter().skip(before).collect::<Vec<_>>()
+        });
+        assert!(first == other && first == another);
+        first
     }
 
     #[test]

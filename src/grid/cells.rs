@@ -163,7 +163,7 @@ impl Cells {
         self.coordinates_of_ranges(axis, coordinates, &[range])
     }
 
-    /// Returns the coordinates along `axis` of the rows in `ranges`, which must lie within the window.
+    /// Returns the coordinates along `axis` of the rows in `ranges`, which must be ascending and within the window.
     pub fn coordinates_of_ranges(
         &self,
         axis: usize,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -17,12 +18,18 @@ const MANY: usize = 500;
 /// The first character of the aliases, which no name should have.
 const PREFIX: char = '\u{1}';
 
-/// Returns a query of many columns with an alias for each that has no name. `None` for other statements, and if a clause
-/// could refer to the aliases.
-pub(super) fn with_aliases(statement: &Statement) -> Option<Statement> {
-    let select = select(statement)?;
-    let unnamed = select.projection.iter().filter(|item| is_unnamed(item));
-    if unnamed.count() < MANY {
+/// Plans a query of many columns that have no name. Returns `None` for other statements, if another clause could refer to
+/// an alias, and if the query cannot be planned like this.
+pub(super) async fn plan(state: &SessionState, statement: &Statement) -> Option<LogicalPlan> {
+    let aliased = with_aliases(statement)?;
+    let plan = state.statement_to_plan(aliased).await.ok()?;
+    without_aliases(plan).ok()?
+}
+
+/// Returns a query of many columns with an alias for each that has no name.
+fn with_aliases(statement: &Statement) -> Option<Statement> {
+    let unnamed = select(statement)?.projection.iter();
+    if unnamed.filter(|item| is_unnamed(item)).count() < MANY {
         return None;
     }
     let mut statement = statement.clone();
@@ -53,7 +60,7 @@ pub(super) fn with_aliases(statement: &Statement) -> Option<Statement> {
 ///
 /// # Errors
 /// Fails if two columns have the same name.
-pub(super) fn without_aliases(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
+fn without_aliases(plan: LogicalPlan) -> Result<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::Limit(Limit { skip, fetch, input }) => {
             let input = without_aliases(Arc::unwrap_or_clone(input))?;
@@ -86,6 +93,7 @@ fn select(statement: &Statement) -> Option<&Select> {
     let Query {
         body,
         order_by: None,
+        pipe_operators,
         ..
     } = query.as_ref()
     else {
@@ -100,7 +108,9 @@ fn select(statement: &Statement) -> Option<&Select> {
         }
         GroupByExpr::All(_) => true,
     };
-    let has_others = select.distinct.is_some()
+    let has_others = !pipe_operators.is_empty()
+        || !select.distribute_by.is_empty()
+        || select.distinct.is_some()
         || select.having.is_some()
         || select.qualify.is_some()
         || select.into.is_some();
@@ -161,6 +171,7 @@ mod tests {
                 true,
             ),
             (format!("SELECT x + 1, {numbers} FROM {table}"), true),
+            (format!("SELECT {numbers} FROM {table} |> SELECT *"), false),
         ] {
             let statement = parse(&state, &sql).unwrap();
             assert_eq!(with_aliases(&statement).is_some(), is_many, "{sql}");

@@ -50,10 +50,15 @@ impl CoordinateBound {
                 return Some(None);
             }
             let coordinates = self.coordinates(array, row..row + 1)?;
-            let bound = match self.is_max {
-                true => coordinates.iter().copied().reduce(f64::max),
-                false => coordinates.iter().copied().reduce(f64::min),
-            };
+            // Of both zeros, the first one counts.
+            let bound = coordinates.iter().copied().reduce(|bound, other| {
+                let is_beyond = match self.is_max {
+                    true => other > bound,
+                    false => other < bound,
+                };
+                if is_beyond { other } else { bound }
+            });
+            // NaN is left to geodatafusion.
             bound.filter(|bound| bound.is_finite()).map(Some)
         });
         bounds.collect()
@@ -116,6 +121,7 @@ mod tests {
             "('POLYGON((0 0, 4 0, 4 4, 0 0), (1 0.5, 2 0.5, 2 1, 1 0.5))')",
             "('MULTIPOLYGON(((-3 -3, -1 -3, -1 -1, -3 -3)), ((1 1, 3 0, 4 4, 1 1)))')",
             "('MULTIPOINT(1 2, 3 4)')",
+            "('MULTIPOINT(0 -0.0, -0.0 0)')",
             "('POINT Z(3 -4 9)')",
             "('POLYGON EMPTY')",
             "('GEOMETRYCOLLECTION(POINT(1 2), LINESTRING(3 4, 5 6))')",

@@ -73,18 +73,16 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
         let rewriter = Rewriter { state, template };
         budget::with_stack(rewriter.statement(&mut statement)).await;
     }
-    let mut plan = None;
-    // DataFusion names the elements of a list after its alias, too.
-    if !upper.contains("UNNEST")
-        && let Some(aliased) = many_columns::with_aliases(&statement)
-    {
-        let aliased = budget::with_stack(plan_statement(state, aliased)).await?;
-        plan = many_columns::without_aliases(aliased)?;
-    }
-    let plan = match plan {
-        Some(plan) => plan,
-        None => budget::with_stack(plan_statement(state, statement)).await?,
+    let plan = async {
+        // DataFusion names the elements of a list after its alias, too.
+        if !upper.contains("UNNEST")
+            && let Some(plan) = many_columns::plan(state, &statement).await
+        {
+            return Ok(plan);
+        }
+        plan_statement(state, statement).await
     };
+    let plan = budget::with_stack(plan).await?;
     budget::check_plan(state.config_options(), &plan)?;
     Ok(groups::create_beside_groups(state, plan))
 }
