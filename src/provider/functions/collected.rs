@@ -18,6 +18,8 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 /// The number of values from which the vector of a group grows by an eighth instead of doubling.
 const MANY: usize = 4096;
+/// The number of bytes from which the groups of an accumulator are divided.
+const MIN_DIVIDED_BYTES: usize = 1 << 20;
 
 /// Calls a macro with each type of numbers that [`Collected`] is used for.
 macro_rules! for_each_number {
@@ -56,6 +58,8 @@ pub(super) struct Collected<T: ArrowPrimitiveType> {
     absorbed: Vec<Vec<Vec<T::Native>>>,
     /// The sum of the capacities of the groups' vectors, each after its next growth.
     capacity: usize,
+    /// The number of values that a group is expected to have.
+    expected: usize,
 }
 
 /// Returns the capacity of a full vector of this capacity after it grows.
@@ -75,6 +79,7 @@ impl<T: ArrowPrimitiveType> Collected<T> {
             values: Vec::new(),
             absorbed: Vec::new(),
             capacity: 0,
+            expected: 0,
         }
     }
 
@@ -84,7 +89,7 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         let before = values.capacity();
         let length = values.len() + added.len();
         if length > before {
-            let capacity = grown(before).max(length);
+            let capacity = grown(before).max(length).max(self.expected);
             values.reserve_exact(capacity - values.len());
             // A vector without values is not counted.
             let counted = if before == 0 { 0 } else { grown(before) };
@@ -170,6 +175,27 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         }
     }
 
+    /// Divides the groups among this number of accumulators, in order.
+    fn divide(mut self, parts: usize) -> Vec<Self> {
+        let mut others = std::mem::take(&mut self.absorbed);
+        let groups = others.iter().map(Vec::len).max().unwrap_or(0);
+        let groups = groups.max(self.values.len());
+        let all = std::iter::once(&mut self.values).chain(&mut others);
+        all.for_each(|values| values.resize_with(groups, Vec::new));
+        let length = groups.div_ceil(parts.max(1)).max(1);
+        let starts = (0..groups).step_by(length).rev();
+        let divided = starts.map(|start| Self {
+            values: self.values.split_off(start),
+            absorbed: others
+                .iter_mut()
+                .map(|values| values.split_off(start))
+                .collect(),
+            ..Self::new(self.statistic, self.parameter)
+        });
+        let divided: Vec<_> = divided.collect();
+        divided.into_iter().rev().collect()
+    }
+
     fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
         let groups = self.absorbed.iter().map(Vec::len).max().unwrap_or(0);
         self.values
@@ -199,6 +225,41 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         let found = found.map(|values| (self.statistic)(values, self.parameter));
         Arc::new(found.collect::<PrimitiveArray<T>>())
     }
+}
+
+/// Makes room for this number of values when a group gets its first, if the accumulator is [`Collected`]. Growing a vector
+/// step by step copies its values several times.
+pub(crate) fn expect(accumulator: &mut dyn GroupsAccumulator, values: usize) {
+    macro_rules! try_expect {
+        ($t:ty) => {
+            if let Some(collected) = (accumulator as &mut dyn Any).downcast_mut::<Collected<$t>>() {
+                return collected.expected = values;
+            }
+        };
+    }
+    for_each_number!(try_expect);
+}
+
+/// Divides the groups of [`Collected`] with many values among several, in order. Returns others alone.
+pub(crate) fn divide(
+    accumulator: Box<dyn GroupsAccumulator>,
+    parts: usize,
+) -> Vec<Box<dyn GroupsAccumulator>> {
+    if accumulator.size() < MIN_DIVIDED_BYTES {
+        return vec![accumulator];
+    }
+    macro_rules! try_divide {
+        ($t:ty) => {
+            if (accumulator.as_ref() as &dyn Any).is::<Collected<$t>>() {
+                let any: Box<dyn Any> = accumulator;
+                let divided = any.downcast::<Collected<$t>>().map(|all| all.divide(parts));
+                let divided = divided.into_iter().flatten();
+                return divided.map(|part| Box::new(part) as _).collect();
+            }
+        };
+    }
+    for_each_number!(try_divide);
+    vec![accumulator]
 }
 
 /// Moves the values of an accumulator to another one, if both are [`Collected`]. Otherwise returns the
@@ -387,5 +448,53 @@ mod tests {
         assert_eq!(found, [Some(2.0), Some(4.0), Some(7.0)]);
         let other = Collected::<Float32Type>::new(quantile_of, 0.5);
         assert!(absorb(&mut one, Box::new(other)).is_some());
+    }
+
+    #[test]
+    fn divided_groups_have_the_same_statistics() {
+        for groups in [1, 2, 3, 7, 1000] {
+            let collect = |groups: usize| {
+                let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
+                let values = (0..300_000).map(|number: usize| (number * 7919 % 1013) as f64);
+                let values: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
+                let numbers: Vec<_> = (0..300_000).map(|number| number % groups).collect();
+                GroupsAccumulator::update_batch(&mut collected, &[values], &numbers, None, groups)
+                    .unwrap();
+                collected
+            };
+            let whole = || {
+                let mut one = collect(groups);
+                // Another worker has seen fewer groups.
+                one.absorb(collect(groups.div_ceil(2)));
+                one
+            };
+            let expected = GroupsAccumulator::evaluate(&mut whole(), EmitTo::All).unwrap();
+            for parts in [1, 2, 4, 2000] {
+                let divided = divide(Box::new(whole()), parts).into_iter();
+                let found = divided.map(|mut part| part.evaluate(EmitTo::All).unwrap());
+                let found: Vec<_> = found.collect();
+                assert!(found.len() <= parts && found.len() >= parts.min(groups).min(2));
+                let found = found
+                    .iter()
+                    .flat_map(|part| part.as_primitive::<Float64Type>());
+                assert!(found.eq(expected.as_primitive::<Float64Type>()));
+            }
+        }
+    }
+
+    #[test]
+    fn expected_values_are_not_moved() {
+        let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
+        expect(&mut collected, 10_000);
+        let batch: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
+        let starts = (0..100).map(|_| {
+            let batch = std::slice::from_ref(&batch);
+            GroupsAccumulator::update_batch(&mut collected, batch, &[2; 100], None, 3).unwrap();
+            // Groups without values take no room.
+            assert_eq!(collected.values[0].capacity(), 0);
+            collected.values[2].as_ptr()
+        });
+        let starts: Vec<_> = starts.collect();
+        assert!(starts.iter().all(|start| *start == starts[0]));
     }
 }

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
-use arrow::compute::filter;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::compute::{concat, filter};
 use arrow::datatypes::Schema;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::sum::Sum;
@@ -17,7 +18,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
-use crate::provider::functions::collected::absorb;
+use crate::provider::functions::collected::{absorb, divide, expect};
 use crate::provider::functions::extremes::is_max;
 use crate::provider::planning::mask::mask;
 
@@ -58,6 +59,13 @@ impl Accumulated {
             groups.update_batch(&row, &[last], Some(&no), count)?;
         }
         Ok(accumulated)
+    }
+
+    /// Makes room for this number of rows in each group, if the accumulator keeps them.
+    pub fn expect(&mut self, rows: usize) {
+        if let Self::Groups(groups) = self {
+            expect(groups.as_mut(), rows);
+        }
     }
 
     /// Creates empty accumulators to merge partial states into.
@@ -124,6 +132,28 @@ impl Accumulated {
             }
             (accumulated, _) => accumulated.update(arguments, groups, wanted, count),
         }
+    }
+
+    /// Returns the final values of all groups, computed in several tasks if the accumulator keeps many values.
+    pub async fn evaluate_in_tasks(self, tasks: usize) -> Result<ArrayRef> {
+        let mut groups = match self {
+            Self::Groups(groups) => divide(groups, tasks),
+            mut single => return single.evaluate(),
+        };
+        if let [groups] = groups.as_mut_slice() {
+            return groups.evaluate(EmitTo::All);
+        }
+        let tasks = groups
+            .into_iter()
+            .map(|mut groups| SpawnedTask::spawn(async move { groups.evaluate(EmitTo::All) }));
+        let tasks: Vec<_> = tasks.collect();
+        let mut values = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let task = task.join().await;
+            values.push(task.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??);
+        }
+        let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+        Ok(concat(&values)?)
     }
 
     /// Returns the partial state of all groups.

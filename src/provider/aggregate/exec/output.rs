@@ -47,9 +47,10 @@ enum AggregateColumn {
 }
 
 impl AggregateRows {
-    /// Computes the aggregate columns of all groups that have rows.
+    /// Computes the aggregate columns of all groups that have rows, in up to `workers` tasks.
     pub async fn new(
         job: &Arc<Job>,
+        workers: usize,
         found: PartialState,
         stage: Stage,
         schema: &SchemaRef,
@@ -128,7 +129,7 @@ impl AggregateRows {
                     };
                     of_rows(match stage {
                         Stage::Partial => accumulated.state()?,
-                        Stage::Whole => vec![accumulated.evaluate()?],
+                        Stage::Whole => vec![accumulated.evaluate_in_tasks(workers).await?],
                     })
                 }
             };

@@ -57,6 +57,28 @@ impl PartialState {
         })
     }
 
+    /// Makes room for the rows that one of `workers` workers adds to each group on average, if all rows are added and
+    /// `memory` could grow by that much.
+    pub fn expect_rows(&mut self, job: &Job, workers: usize, memory: &MemoryReservation) {
+        let program = &job.program;
+        if !job.reads_every_chunk() || !program.aggregation.conjuncts.is_empty() {
+            return;
+        }
+        let selections = job.grid_selections();
+        let rows = selections.filter_map(|part| part.part.selection.count());
+        let rows = rows.fold(0, u64::saturating_add) as usize / workers;
+        let bytes = rows.saturating_mul(size_of::<f64>() * self.accumulated.len());
+        if memory.try_grow(bytes).is_err() {
+            return;
+        }
+        memory.shrink(bytes);
+        for (aggregate, accumulated) in program.by_row().zip(&mut self.accumulated) {
+            if aggregate.filter.is_none() {
+                accumulated.expect(rows / job.groups.count().max(1));
+            }
+        }
+    }
+
     /// Returns the size of DataFusion's accumulators in bytes.
     pub fn accumulator_bytes(&self) -> usize {
         self.accumulated.iter().map(Accumulated::size).sum()

@@ -80,12 +80,13 @@ impl Run {
         let job = Arc::new(job);
         let workers = (workers as u64).min(job.units()).max(1);
         let (memory, for_answer) = self.reserve(&job, workers as usize)?;
+        let workers = memory.len();
         let mut works = memory.into_iter().enumerate().map(|(number, memory)| {
             let metrics = match number {
                 0 => metrics.clone(),
                 _ => ScanMetrics::new(&self.metrics, number),
             };
-            worker::work(Arc::clone(&job), metrics, batch_size, memory)
+            worker::work(Arc::clone(&job), workers, metrics, batch_size, memory)
         });
         let Some(own) = works.next() else {
             return internal_err!("no worker was started");
@@ -104,7 +105,8 @@ impl Run {
             memory.try_resize(bytes.max(reserved))?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = AggregateRows::new(&job, found, self.stage, &self.schema, &for_answer).await?;
+        let (stage, schema) = (self.stage, &self.schema);
+        let answer = AggregateRows::new(&job, workers, found, stage, schema, &for_answer).await?;
         drop(timer);
         let rows = answer.rows();
         let starts = (0..rows).step_by(batch_size.max(1));

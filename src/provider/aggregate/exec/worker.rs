@@ -25,17 +25,20 @@ const SKIP_COST: u64 = 1 << 10;
 /// this, the number of groups.
 const GROWTH: u64 = 1 << 16;
 
-/// Processes units until none is left. `memory` is reserved for everything but the growth of
+/// Processes units until none is left, as one of `workers` workers. `memory` is reserved for everything but the growth of
 /// DataFusion's accumulators.
 pub(crate) async fn work(
     job: Arc<Job>,
+    workers: usize,
     metrics: ScanMetrics,
     batch_size: usize,
     memory: MemoryReservation,
 ) -> Result<(PartialState, MemoryReservation)> {
     let elapsed = metrics.baseline.elapsed_compute().clone();
+    let mut found = PartialState::new(&job)?;
+    found.expect_rows(&job, workers, &memory);
     let mut worker = Worker {
-        found: PartialState::new(&job)?,
+        found,
         rows: RowEvaluation::try_new(&job, batch_size)?,
         readers: Vec::new(),
         masked: Vec::new(),
