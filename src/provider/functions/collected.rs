@@ -16,10 +16,10 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-/// The number of values from which the vector of a group grows by an eighth instead of doubling.
-const MANY: usize = 4096;
-/// The number of bytes from which the groups of an accumulator are divided.
-const MIN_DIVIDED_BYTES: usize = 1 << 20;
+/// The default of [`Collected::doubled`].
+const DOUBLED: usize = 4096;
+/// The minimum size in bytes of an accumulator that is split.
+const MIN_SPLIT_BYTES: usize = 1 << 20;
 
 /// Calls a macro with each type of numbers that [`Collected`] is used for.
 macro_rules! for_each_number {
@@ -58,17 +58,8 @@ pub(super) struct Collected<T: ArrowPrimitiveType> {
     absorbed: Vec<Vec<Vec<T::Native>>>,
     /// The sum of the capacities of the groups' vectors, each after its next growth.
     capacity: usize,
-    /// The number of values that a group is expected to have.
-    expected: usize,
-}
-
-/// Returns the capacity of a full vector of this capacity after it grows.
-fn grown(capacity: usize) -> usize {
-    if capacity < MANY {
-        (2 * capacity).max(4)
-    } else {
-        capacity + capacity / 8
-    }
+    /// The number of values up to which the vector of a group doubles. It grows by an eighth from then on.
+    doubled: usize,
 }
 
 impl<T: ArrowPrimitiveType> Collected<T> {
@@ -79,23 +70,31 @@ impl<T: ArrowPrimitiveType> Collected<T> {
             values: Vec::new(),
             absorbed: Vec::new(),
             capacity: 0,
-            expected: 0,
+            doubled: DOUBLED,
+        }
+    }
+
+    /// Returns the capacity of a full vector of this capacity after it grows.
+    fn grown(&self, capacity: usize) -> usize {
+        match capacity < self.doubled {
+            true => (2 * capacity).clamp(4, self.doubled),
+            false => capacity + capacity / 8,
         }
     }
 
     /// Adds values to a group.
     fn extend(&mut self, group: usize, added: &[T::Native]) {
-        let values = &mut self.values[group];
-        let before = values.capacity();
-        let length = values.len() + added.len();
+        let before = self.values[group].capacity();
+        let length = self.values[group].len() + added.len();
         if length > before {
-            let capacity = grown(before).max(length).max(self.expected);
-            values.reserve_exact(capacity - values.len());
+            let grown = self.grown(before);
+            let values = &mut self.values[group];
+            values.reserve_exact(grown.max(length) - values.len());
+            let after = values.capacity();
             // A vector without values is not counted.
-            let counted = if before == 0 { 0 } else { grown(before) };
-            self.capacity += grown(values.capacity()) - counted;
+            self.capacity += self.grown(after) - if before == 0 { 0 } else { grown };
         }
-        values.extend_from_slice(added);
+        self.values[group].extend_from_slice(added);
     }
 
     /// Adds the values of a column. `groups` are the groups of its rows, and `count` is their number.
@@ -175,16 +174,16 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         }
     }
 
-    /// Divides the groups among this number of accumulators, in order.
-    fn divide(mut self, parts: usize) -> Vec<Self> {
+    /// Splits the groups, in order, among at most `parts` accumulators.
+    fn split(mut self, parts: usize) -> Vec<Self> {
         let mut others = std::mem::take(&mut self.absorbed);
-        let groups = others.iter().map(Vec::len).max().unwrap_or(0);
-        let groups = groups.max(self.values.len());
+        let groups = others.iter().map(Vec::len);
+        let groups = groups.fold(self.values.len(), usize::max);
         let all = std::iter::once(&mut self.values).chain(&mut others);
         all.for_each(|values| values.resize_with(groups, Vec::new));
         let length = groups.div_ceil(parts.max(1)).max(1);
         let starts = (0..groups).step_by(length).rev();
-        let divided = starts.map(|start| Self {
+        let split = starts.map(|start| Self {
             values: self.values.split_off(start),
             absorbed: others
                 .iter_mut()
@@ -192,19 +191,20 @@ impl<T: ArrowPrimitiveType> Collected<T> {
                 .collect(),
             ..Self::new(self.statistic, self.parameter)
         });
-        let divided: Vec<_> = divided.collect();
-        divided.into_iter().rev().collect()
+        let split: Vec<_> = split.collect();
+        split.into_iter().rev().collect()
     }
 
     fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
-        let groups = self.absorbed.iter().map(Vec::len).max().unwrap_or(0);
-        self.values
-            .resize_with(groups.max(self.values.len()), Vec::new);
+        let groups = self.absorbed.iter().map(Vec::len);
+        let groups = groups.fold(self.values.len(), usize::max);
+        self.values.resize_with(groups, Vec::new);
         (0..self.values.len()).for_each(|group| self.unite(group));
         self.absorbed.clear();
         let taken = emit_to.take_needed(&mut self.values);
         let capacities = self.values.iter().map(Vec::capacity);
-        self.capacity = capacities.filter(|capacity| *capacity > 0).map(grown).sum();
+        let capacities = capacities.filter(|capacity| *capacity > 0);
+        self.capacity = capacities.map(|capacity| self.grown(capacity)).sum();
         taken
     }
 
@@ -227,38 +227,39 @@ impl<T: ArrowPrimitiveType> Collected<T> {
     }
 }
 
-/// Makes room for this number of values when a group gets its first, if the accumulator is [`Collected`]. Growing a vector
-/// step by step copies its values several times.
-pub(crate) fn expect(accumulator: &mut dyn GroupsAccumulator, values: usize) {
-    macro_rules! try_expect {
+/// Lets the vector of a group double up to this number of values, if the accumulator is [`Collected`] and has no values.
+/// Values are copied when a vector grows. The accumulator takes at most about four times the memory of its values.
+pub(crate) fn double_up_to(accumulator: &mut dyn GroupsAccumulator, values: usize) {
+    macro_rules! try_double {
         ($t:ty) => {
             if let Some(collected) = (accumulator as &mut dyn Any).downcast_mut::<Collected<$t>>() {
-                return collected.expected = values;
+                return collected.doubled = values.max(DOUBLED);
             }
         };
     }
-    for_each_number!(try_expect);
+    for_each_number!(try_double);
 }
 
-/// Divides the groups of [`Collected`] with many values among several, in order. Returns others alone.
-pub(crate) fn divide(
+/// Splits [`Collected`] of at least [`MIN_SPLIT_BYTES`] into at most `parts` accumulators, with the groups in order. Returns
+/// any other accumulator unchanged.
+pub(crate) fn split(
     accumulator: Box<dyn GroupsAccumulator>,
     parts: usize,
 ) -> Vec<Box<dyn GroupsAccumulator>> {
-    if accumulator.size() < MIN_DIVIDED_BYTES {
+    if accumulator.size() < MIN_SPLIT_BYTES {
         return vec![accumulator];
     }
-    macro_rules! try_divide {
+    macro_rules! try_split {
         ($t:ty) => {
             if (accumulator.as_ref() as &dyn Any).is::<Collected<$t>>() {
                 let any: Box<dyn Any> = accumulator;
-                let divided = any.downcast::<Collected<$t>>().map(|all| all.divide(parts));
-                let divided = divided.into_iter().flatten();
-                return divided.map(|part| Box::new(part) as _).collect();
+                let parts = any.downcast::<Collected<$t>>().map(|all| all.split(parts));
+                let parts = parts.into_iter().flatten();
+                return parts.map(|part| Box::new(part) as _).collect();
             }
         };
     }
-    for_each_number!(try_divide);
+    for_each_number!(try_split);
     vec![accumulator]
 }
 
@@ -394,6 +395,7 @@ mod tests {
     #[test]
     fn growth_is_reported_before_it_happens() {
         let mut accumulator = Collected::<Float64Type>::new(quantile_of, 0.5);
+        let median = |all: &mut Collected<_>| Accumulator::evaluate(all).unwrap();
         let batch: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
         let mut reported = 0;
         for number in 1..=2000 {
@@ -411,19 +413,13 @@ mod tests {
                 "{number}: {reported}"
             );
         }
-        assert_eq!(
-            Accumulator::evaluate(&mut accumulator).unwrap(),
-            49.5f64.into()
-        );
+        assert_eq!(median(&mut accumulator), 49.5f64.into());
         assert_eq!(accumulator.values[0].len(), 200_000);
         let state = Accumulator::state(&mut accumulator).unwrap();
         assert_eq!(accumulator.capacity, 0);
         let state: Vec<ArrayRef> = state.iter().map(|s| s.to_array().unwrap()).collect();
         Accumulator::merge_batch(&mut accumulator, &state).unwrap();
-        assert_eq!(
-            Accumulator::evaluate(&mut accumulator).unwrap(),
-            49.5f64.into()
-        );
+        assert_eq!(median(&mut accumulator), 49.5f64.into());
     }
 
     #[test]
@@ -451,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn divided_groups_have_the_same_statistics() {
+    fn split_groups_have_the_same_statistics() {
         for groups in [1, 2, 3, 7, 1000] {
             let collect = |groups: usize| {
                 let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
@@ -470,8 +466,8 @@ mod tests {
             };
             let expected = GroupsAccumulator::evaluate(&mut whole(), EmitTo::All).unwrap();
             for parts in [1, 2, 4, 2000] {
-                let divided = divide(Box::new(whole()), parts).into_iter();
-                let found = divided.map(|mut part| part.evaluate(EmitTo::All).unwrap());
+                let split = split(Box::new(whole()), parts).into_iter();
+                let found = split.map(|mut part| part.evaluate(EmitTo::All).unwrap());
                 let found: Vec<_> = found.collect();
                 assert!(found.len() <= parts && found.len() >= parts.min(groups).min(2));
                 let found = found
@@ -483,18 +479,22 @@ mod tests {
     }
 
     #[test]
-    fn expected_values_are_not_moved() {
+    fn vectors_double_up_to_a_number_of_values() {
         let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
-        expect(&mut collected, 10_000);
-        let batch: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
-        let starts = (0..100).map(|_| {
-            let batch = std::slice::from_ref(&batch);
-            GroupsAccumulator::update_batch(&mut collected, batch, &[2; 100], None, 3).unwrap();
-            // Groups without values take no room.
-            assert_eq!(collected.values[0].capacity(), 0);
-            collected.values[2].as_ptr()
+        double_up_to(&mut collected, 10_000);
+        let batch: ArrayRef = Arc::new(Float64Array::from(vec![1.0; 10]));
+        let capacities = (0..1000).map(|_| {
+            Accumulator::update_batch(&mut collected, std::slice::from_ref(&batch)).unwrap();
+            let values = &collected.values[0];
+            assert!(collected.capacity <= 4 * values.len());
+            values.capacity()
         });
-        let starts: Vec<_> = starts.collect();
-        assert!(starts.iter().all(|start| *start == starts[0]));
+        let mut capacities: Vec<_> = capacities.collect();
+        capacities.dedup();
+        assert!(
+            capacities
+                .into_iter()
+                .eq((0..10).map(|step| 10 << step).chain([10_000]))
+        );
     }
 }

@@ -133,6 +133,30 @@ async fn histograms_need_memory_for_distinct_values_only() {
     }
 }
 
+/// Medians take the memory of the values that they keep, also if the groups are of very different sizes, and most rows
+/// are NULL.
+#[tokio::test]
+async fn medians_need_memory_for_their_values_only() {
+    for (sql, expected) in [
+        (
+            "SELECT count(*), sum(n) FROM (SELECT lat, median(CASE WHEN value % 16 = 0 THEN value END) AS m, \
+             count(*) AS n FROM v GROUP BY lat)",
+            "100 500000",
+        ),
+        (
+            "SELECT count(*), sum(n) FROM (SELECT lat < 1, median(value) AS m, count(*) AS n FROM v GROUP BY lat < 1)",
+            "2 500000",
+        ),
+    ] {
+        for kilobytes in [8 << 10, 12 << 10, 64 << 10] {
+            let (_folder, ctx) = limited(kilobytes << 10, 2).await;
+            let ran = run(&ctx, sql).await;
+            assert_eq!(ran.rows, [expected]);
+            assert_eq!(ran.metric("left_to_engine"), 0, "{kilobytes} KiB: {sql}");
+        }
+    }
+}
+
 /// Merging the values of several workers counts against the memory limit.
 #[tokio::test]
 async fn merging_medians_respects_the_memory_limit() {

@@ -18,7 +18,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
-use crate::provider::functions::collected::{absorb, divide, expect};
+use crate::provider::functions::collected::{absorb, double_up_to, split};
 use crate::provider::functions::extremes::is_max;
 use crate::provider::planning::mask::mask;
 
@@ -28,6 +28,8 @@ const BYTES_PER_GROUP: usize = 32;
 const BYTES_BESIDE: usize = 64;
 /// The minimum average length, in rows, of runs that are reduced first and then merged into their groups.
 const MIN_RUN: usize = 256;
+/// The number of parts per task in which the groups of an accumulator are evaluated.
+const PARTS_PER_TASK: usize = 8;
 
 /// The accumulators of one aggregate, for all groups.
 pub(crate) enum Accumulated {
@@ -61,10 +63,10 @@ impl Accumulated {
         Ok(accumulated)
     }
 
-    /// Makes room for this number of rows in each group, if the accumulator keeps them.
-    pub fn expect(&mut self, rows: usize) {
+    /// Sets the number of rows up to which a group doubles its memory, if the accumulator keeps the values of rows.
+    pub fn double_up_to(&mut self, rows: usize) {
         if let Self::Groups(groups) = self {
-            expect(groups.as_mut(), rows);
+            double_up_to(groups.as_mut(), rows);
         }
     }
 
@@ -137,7 +139,8 @@ impl Accumulated {
     /// Returns the final values of all groups, computed in several tasks if the accumulator keeps many values.
     pub async fn evaluate_in_tasks(self, tasks: usize) -> Result<ArrayRef> {
         let mut groups = match self {
-            Self::Groups(groups) => divide(groups, tasks),
+            // More parts than tasks run at a time, so that a cancelled query stops parts that have not begun.
+            Self::Groups(groups) => split(groups, tasks * PARTS_PER_TASK),
             mut single => return single.evaluate(),
         };
         if let [groups] = groups.as_mut_slice() {

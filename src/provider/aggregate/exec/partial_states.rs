@@ -11,6 +11,10 @@ use crate::provider::aggregate::plan::program::Presence;
 use crate::provider::aggregate::plan::reductions::ReductionPlan;
 use crate::provider::planning::value_range::ValueRange;
 
+/// The maximum number of bytes that an accumulator takes per row whose value it keeps. The capacity is at most twice the
+/// values, and the next growth is reserved as well.
+const MAX_BYTES_PER_ROW: usize = 4 * size_of::<f64>();
+
 /// The partial state of a worker.
 pub(crate) struct PartialState {
     pub reductions: Vec<PartialReduction>,
@@ -57,25 +61,20 @@ impl PartialState {
         })
     }
 
-    /// Makes room for the rows that one of `workers` workers adds to each group on average, if all rows are added and
-    /// `memory` could grow by that much.
+    /// Lets the groups of accumulators that keep values double their memory up to the number of rows that one of `workers`
+    /// workers adds to a group on average, if `memory` could grow by the most that they then take.
     pub fn expect_rows(&mut self, job: &Job, workers: usize, memory: &MemoryReservation) {
-        let program = &job.program;
-        if !job.reads_every_chunk() || !program.aggregation.conjuncts.is_empty() {
-            return;
-        }
         let selections = job.grid_selections();
         let rows = selections.filter_map(|part| part.part.selection.count());
-        let rows = rows.fold(0, u64::saturating_add) as usize / workers;
-        let bytes = rows.saturating_mul(size_of::<f64>() * self.accumulated.len());
+        let rows = rows.fold(0, u64::saturating_add) as usize;
+        let bytes = rows.saturating_mul(MAX_BYTES_PER_ROW * self.accumulated.len());
         if memory.try_grow(bytes).is_err() {
             return;
         }
         memory.shrink(bytes);
-        for (aggregate, accumulated) in program.by_row().zip(&mut self.accumulated) {
-            if aggregate.filter.is_none() {
-                accumulated.expect(rows / job.groups.count().max(1));
-            }
+        let rows_per_group = rows / workers / job.groups.count().max(1);
+        for accumulated in &mut self.accumulated {
+            accumulated.double_up_to(rows_per_group);
         }
     }
 
