@@ -1,6 +1,6 @@
 //! Writes results as comma- or tab-separated values.
 
-use crate::output::formats::text::AsText;
+use crate::output::formats::text::{AsText, runs_as_text};
 use crate::output::formats::{ResultWriter, Style};
 use arrow::csv;
 use datafusion::arrow::array::RecordBatch;
@@ -65,6 +65,10 @@ impl<W: Write + Send> ResultWriter for Separated<W> {
         let format = |start: usize| {
             let mut bytes = Vec::new();
             let part = text.convert(&batch.slice(start, length.min(rows - start)))?;
+            let columns = part.schema_ref().fields().iter().zip(part.columns());
+            let columns = columns.map(|(field, column)| Ok((field.name(), runs_as_text(column)?)));
+            let part =
+                RecordBatch::try_from_iter(columns.collect::<Result<Vec<_>, ArrowError>>()?)?;
             builder.clone().build(&mut bytes).write(&part)?;
             Ok::<_, ArrowError>(bytes)
         };
@@ -93,7 +97,35 @@ impl<W: Write + Send> ResultWriter for Separated<W> {
 mod tests {
     use super::*;
     use crate::output::formats::Format;
-    use datafusion::arrow::array::{ArrayRef, Int64Array};
+    use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, TimestampNanosecondArray};
+
+    #[test]
+    fn runs_of_equal_values_are_written_like_other_values() {
+        let hour = 3_600_000_000_000;
+        let times = TimestampNanosecondArray::from_iter((0..24).map(|row| match row / 6 {
+            2 => None,
+            time => Some(time * hour),
+        }));
+        let zeros = Float64Array::from_iter_values((0..24).map(|row| match row / 8 {
+            0 => 0.0,
+            1 => -0.0,
+            _ => f64::NAN,
+        }));
+        let columns: [(&str, ArrayRef); 2] = [("time", Arc::new(times)), ("zero", Arc::new(zeros))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut expected = Vec::new();
+        csv::Writer::new(&mut expected).write(&batch).unwrap();
+        let mut sink = Vec::new();
+        let mut writer =
+            Separated::new(b',', &Style::plain(Format::Csv), batch.schema(), &mut sink);
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        drop(writer);
+        assert_eq!(
+            String::from_utf8(sink).unwrap(),
+            String::from_utf8(expected).unwrap()
+        );
+    }
 
     #[test]
     fn rows_that_several_threads_format_keep_their_order() {

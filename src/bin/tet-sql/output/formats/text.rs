@@ -2,10 +2,17 @@
 
 use crate::output::formats::cells::READABLE;
 use arrow::util::display::ArrayFormatter;
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
+use datafusion::arrow::array::{
+    Array, ArrayRef, DictionaryArray, RecordBatch, StringBuilder, UInt32Array,
+};
+use datafusion::arrow::compute::{partition, take};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
+use std::slice;
 use std::sync::Arc;
+
+/// The minimum average length of runs whose values are formatted once.
+const ROWS_PER_RUN: usize = 4;
 
 /// Converts columns of types that a format does not support to text.
 pub struct AsText {
@@ -43,6 +50,26 @@ impl AsText {
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
+}
+
+/// Returns the texts of a column of numbers or times whose values mostly equal those of the row above, as coordinates
+/// along outer dimensions do. Formats each run of equal values once. Returns other columns as they are.
+pub fn runs_as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    if !column.data_type().is_primitive() {
+        return Ok(Arc::clone(column));
+    }
+    let runs = partition(slice::from_ref(column))?;
+    if runs.len() * ROWS_PER_RUN > column.len() {
+        return Ok(Arc::clone(column));
+    }
+    let runs = runs.ranges();
+    let starts = runs.iter().map(|run| run.start as u32);
+    let starts = UInt32Array::from_iter_values(starts);
+    let texts = text_of(&take(column, &starts, None)?)?;
+    let keys = (0..).zip(&runs);
+    let keys = keys.flat_map(|(key, run)| std::iter::repeat_n(key, run.len()));
+    let keys = UInt32Array::from_iter_values(keys);
+    Ok(Arc::new(DictionaryArray::try_new(keys, texts)?))
 }
 
 fn text_of(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
