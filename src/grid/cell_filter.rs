@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn kept(filter: &CellFilter, cells: &[u8]) -> Vec<bool> {
-        // Whole bytes and others come first, as after an earlier run.
+        // The bits before these may end within a byte, as after an earlier run.
         let [first, other, another] = [0, 3, 16].map(|before| {
             let mut bits = BooleanBufferBuilder::new(0);
             bits.append_n(before, true);

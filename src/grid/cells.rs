@@ -106,7 +106,7 @@ impl Cells {
         }
         // All axes after `inner` are selected whole, so one index of `inner` is one contiguous run.
         let Some(inner) = self.sets.iter().rposition(|set| !set.is_all()) else {
-            // The rows of a window that is selected whole are its cells.
+            // All cells are selected, so the number of a row is that of its cell.
             return push_run(runs, range);
         };
         let step = self.strides[inner];
@@ -232,8 +232,8 @@ impl Cells {
     }
 
     /// Calls `visit` with each run of indices along `axis`, relative to the start of the window,
-    /// that the rows in `ranges` go through, and with the number of consecutive rows that have each
-    /// index.
+    /// that the rows in `ranges` go through, and with the number of these rows that have each index.
+    /// `ranges` must be ascending.
     fn for_each_repeat(
         &self,
         axis: usize,
@@ -255,21 +255,21 @@ impl Cells {
                         end = (row / lap + 1) * lap;
                     }
                     let rank = lap - (end - row);
-                    let behind = range.end.min(end);
-                    let ranks = rank..rank + behind - row;
+                    let stop = range.end.min(end);
+                    let ranks = rank..rank + stop - row;
                     match set.is_all() {
                         true => visit(ranks, 1),
                         false => set
                             .ranges_of_ranks(ranks)
                             .for_each(|positions| visit(positions, 1)),
                     }
-                    row = behind;
+                    row = stop;
                 }
             }
             return;
         }
         let mut cursor = Cursor::new(set);
-        // The end of the rows that have the index of the cursor, and how many of them are in ranges.
+        // The row where the next index begins, and the number of rows in ranges that have the current one.
         let (mut end, mut count) = (0, 0);
         for range in ranges {
             let mut row = range.start;
@@ -289,9 +289,9 @@ impl Cells {
                     }
                     count = 0;
                 }
-                let behind = range.end.min(end);
-                count += (behind - row) as usize;
-                row = behind;
+                let stop = range.end.min(end);
+                count += (stop - row) as usize;
+                row = stop;
             }
         }
         if count > 0 {

@@ -39,6 +39,7 @@ impl KeptRows {
     /// Creates the kept rows of a range. `mask` has one value per row of the range, without nulls, which is `true` if
     /// the row is kept.
     pub fn new(rows: Range<u64>, mask: BooleanArray) -> Self {
+        debug_assert_eq!(mask.len() as u64, rows.end - rows.start);
         let (count, ranges) = count_ones_and_ranges(&mask.values().bit_chunks());
         let pattern = if count >= ranges * MIN_ROWS_PER_RANGE {
             KeptPattern::Ranges(ranges_of(rows.start, &mask, ranges))
@@ -55,7 +56,7 @@ impl KeptRows {
         }
     }
 
-    /// Returns the range.
+    /// Returns the range of rows that the mask covers.
     pub fn rows(&self) -> Range<u64> {
         self.rows.clone()
     }
@@ -80,25 +81,25 @@ impl KeptRows {
         self.mask.slice(start, (rows.end - rows.start) as usize)
     }
 
-    /// Returns the kept rows of the part of the range that starts at row `first` and ends where `max_count` of its rows
-    /// are kept, or with the range.
+    /// Returns the first `max_count` kept rows from row `first` on, or all if there are fewer, as the kept rows of a range
+    /// that ends before the next kept row.
     pub(crate) fn first_kept(&self, first: u64, max_count: usize) -> Self {
         if let KeptPattern::Ranges(ranges) = &self.pattern {
             let after = ranges.partition_point(|range| range.end <= first);
             let (mut left, mut part) = (max_count as u64, Vec::new());
+            let mut end = self.rows.end;
             for range in &ranges[after..] {
-                if left == 0 {
+                let start = range.start.max(first);
+                let stop = range.end.min(start.saturating_add(left));
+                if start < stop {
+                    part.push(start..stop);
+                }
+                left -= stop - start;
+                if stop < range.end {
+                    end = stop;
                     break;
                 }
-                let start = range.start.max(first);
-                let end = range.end.min(start.saturating_add(left));
-                left -= end - start;
-                part.push(start..end);
             }
-            let end = match (left, part.last()) {
-                (0, Some(last)) => last.end,
-                _ => self.rows.end,
-            };
             return Self {
                 rows: first..end,
                 mask: self.mask_of(&(first..end)),
@@ -148,9 +149,9 @@ fn prefix_of_ones(bits: &BitChunks<'_>, max_count: usize) -> (usize, usize) {
     (length, max_count - left)
 }
 
-/// Returns the ranges of rows, from row `first` on, for which `mask` is `true`. There are `count` of them.
-fn ranges_of(first: u64, mask: &BooleanArray, count: usize) -> Vec<Range<u64>> {
-    let mut ranges = Vec::with_capacity(count);
+/// Returns the ranges of rows, from row `first` on, for which `mask` is `true`. `capacity` is their expected number.
+fn ranges_of(first: u64, mask: &BooleanArray, capacity: usize) -> Vec<Range<u64>> {
+    let mut ranges = Vec::with_capacity(capacity);
     // The start of a range that has no end yet.
     let mut start = None;
     let mut first = first;
@@ -230,6 +231,8 @@ mod tests {
                         assert_eq!(part.count(), part.mask().true_count());
                         assert!(part.count() <= max_count);
                         assert!(part.count() == max_count || rows.end == all.rows().end);
+                        let next = rows.end < all.rows().end;
+                        assert!(!next || all.mask_of(&(rows.end..rows.end + 1)).value(0));
                         if let KeptPattern::Ranges(ranges) = part.pattern() {
                             assert_eq!(ranges, &ranges_of(first, part.mask(), 0));
                         }

@@ -357,7 +357,8 @@ pub trait BlockReader: Send {
 
     /// Evaluates a predicate over the columns of the reader on the stored values of some rows, as
     /// far as that is faster than on columns. `None` if it is not. Every call has the same
-    /// predicate. The result starts with the first of `rows`, but may have fewer rows, or more.
+    /// predicate. The range of the result starts with the first of `rows`. It may have fewer rows,
+    /// but at least one, or more.
     fn evaluate(
         &mut self,
         _rows: Range<u64>,
@@ -366,8 +367,9 @@ pub trait BlockReader: Send {
         Ok(None)
     }
 
-    /// Reads a range of rows of the current block, as one array per column. `kept` is about this
-    /// range; all other rows of it are left out.
+    /// Reads a range of rows of the current block, as one array per column: one of [`Self::batch`],
+    /// or that of the [`EvaluatedRows`]. `kept` covers this range. Rows that it does not keep are
+    /// left out.
     fn read(&mut self, rows: Range<u64>, kept: Option<&KeptRows>) -> Result<Vec<ArrayRef>>;
 
     /// Returns the counters of everything read since the reader was created.
@@ -377,7 +379,7 @@ pub trait BlockReader: Send {
 /// The result of [`BlockReader::evaluate`].
 #[derive(Debug)]
 pub struct EvaluatedRows {
-    /// The rows that satisfy the predicate but for `rest`.
+    /// The rows that satisfy the predicate, except `rest`.
     pub kept: KeptRows,
     /// The part of the predicate that was not evaluated; `None` if all of it was.
     pub rest: Option<Arc<dyn PhysicalExpr>>,

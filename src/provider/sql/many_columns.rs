@@ -1,6 +1,6 @@
 //! Statements with many columns that have no name.
 //!
-//! DataFusion 55.2 compares the name of each selected expression with those of all before it, and makes both names for
+//! DataFusion 55.2 compares the name of each selected expression with those of all before it, and formats both names for
 //! every comparison. Names of expressions are long, so the expressions get short aliases while they are planned.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     self, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr,
 };
 
-/// The number of columns without a name from which they get aliases.
-const MANY: usize = 500;
+/// The minimum number of columns without a name for which aliases are used.
+const MIN_UNNAMED: usize = 500;
 /// The first character of the aliases, which no name should have.
 const PREFIX: char = '\u{1}';
 
@@ -28,8 +28,12 @@ pub(super) async fn plan(state: &SessionState, statement: &Statement) -> Option<
 
 /// Returns a query of many columns with an alias for each that has no name.
 fn with_aliases(statement: &Statement) -> Option<Statement> {
-    let unnamed = select(statement)?.projection.iter();
-    if unnamed.filter(|item| is_unnamed(item)).count() < MANY {
+    let items = select(statement)?.projection.iter();
+    let unnamed = items.filter(|item| match item {
+        SelectItem::UnnamedExpr(expr) => is_unnamed(expr),
+        _ => false,
+    });
+    if unnamed.count() < MIN_UNNAMED {
         return None;
     }
     let mut statement = statement.clone();
@@ -43,8 +47,8 @@ fn with_aliases(statement: &Statement) -> Option<Statement> {
         return None;
     };
     for (number, item) in select.projection.iter_mut().enumerate() {
-        if is_unnamed(item)
-            && let SelectItem::UnnamedExpr(expr) = item
+        if let SelectItem::UnnamedExpr(expr) = item
+            && is_unnamed(expr)
         {
             *item = SelectItem::ExprWithAlias {
                 expr: expr.clone(),
@@ -108,23 +112,26 @@ fn select(statement: &Statement) -> Option<&Select> {
         }
         GroupByExpr::All(_) => true,
     };
-    let has_others = !pipe_operators.is_empty()
+    let mut aliases = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        _ => None,
+    });
+    let has_prefix = aliases.any(|alias| alias.value.starts_with(PREFIX));
+    let has_other_clauses = !pipe_operators.is_empty()
         || !select.distribute_by.is_empty()
         || select.distinct.is_some()
         || select.having.is_some()
         || select.qualify.is_some()
         || select.into.is_some();
-    (!is_grouped && !has_others).then_some(select)
+    (!is_grouped && !has_other_clauses && !has_prefix).then_some(select)
 }
 
-fn is_unnamed(item: &SelectItem) -> bool {
-    match item {
-        SelectItem::UnnamedExpr(ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)) => {
-            false
-        }
-        SelectItem::UnnamedExpr(_) => true,
-        _ => false,
-    }
+/// Returns `true` for expressions other than a column.
+fn is_unnamed(expr: &ast::Expr) -> bool {
+    !matches!(
+        expr,
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)
+    )
 }
 
 #[cfg(test)]
@@ -139,7 +146,9 @@ mod tests {
     async fn many_columns_keep_their_names() {
         let ctx = SessionContext::new();
         let state = ctx.state();
-        let numbers: Vec<_> = (0..MANY).map(|number| format!("a + {number}")).collect();
+        let numbers: Vec<_> = (0..MIN_UNNAMED)
+            .map(|number| format!("a + {number}"))
+            .collect();
         let numbers = numbers.join(", ");
         let table = "(VALUES (1, 2), (3, 4)) t(a, b)";
         for (sql, is_many) in [

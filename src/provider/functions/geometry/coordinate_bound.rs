@@ -10,9 +10,8 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use crate::provider::functions::forwarding::forward_to_inner;
 
-/// A function of geodatafusion that returns the min or max of a coordinate of geometries. If the coordinates of a
-/// geometry lie next to each other in a column for each dimension, they are read from it directly, without making a
-/// scalar of each.
+/// A function of geodatafusion that returns the min or max of a coordinate of geometries. Coordinates that are stored in a
+/// column per dimension are read from it, which is faster than geodatafusion, which makes a scalar of each geometry.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CoordinateBound {
     /// geodatafusion's function.
@@ -23,7 +22,7 @@ pub(super) struct CoordinateBound {
 }
 
 impl CoordinateBound {
-    /// Returns the replacement of a function; `None` if it is none of these.
+    /// Returns the replacement of a function; `None` for other functions.
     pub fn replacement(inner: &Arc<ScalarUDF>) -> Option<ScalarUDF> {
         let (coordinate, is_max) = match inner.name() {
             "st_xmin" => ("x", false),
@@ -50,7 +49,7 @@ impl CoordinateBound {
                 return Some(None);
             }
             let coordinates = self.coordinates(array, row..row + 1)?;
-            // Of both zeros, the first one counts.
+            // Of -0.0 and 0.0, the first one is returned, as by geodatafusion.
             let bound = coordinates.iter().copied().reduce(|bound, other| {
                 let is_beyond = match self.is_max {
                     true => other > bound,
@@ -58,7 +57,7 @@ impl CoordinateBound {
                 };
                 if is_beyond { other } else { bound }
             });
-            // NaN is left to geodatafusion.
+            // Empty points, whose coordinates are NaN, and infinite bounds are left to geodatafusion.
             bound.filter(|bound| bound.is_finite()).map(Some)
         });
         bounds.collect()

@@ -45,7 +45,7 @@ struct Edge {
 #[derive(Debug, Clone, Copy)]
 struct Crossing {
     edge: Edge,
-    /// The bounds of the `x` at which the edge has this `y`. Rounding errors do not put it outside.
+    /// The bounds of the `x` at which the edge has this `y`, wide enough for rounding errors.
     left: f64,
     right: f64,
 }
@@ -285,7 +285,7 @@ impl Edge {
         let (mut left, mut right) = (self.left(), self.right());
         if height != 0.0 && width.is_finite() && height.is_finite() {
             let x = start.x + (y - start.y) / height * width;
-            // The five operations have relative errors of at most half of EPSILON each.
+            // Each operation has a relative error of at most half of EPSILON.
             let error = 8.0 * f64::EPSILON * (start.x.abs() + end.x.abs()) + f64::MIN_POSITIVE;
             (left, right) = (left.max(x - error), right.min(x + error));
         }

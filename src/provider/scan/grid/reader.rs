@@ -20,7 +20,7 @@ use crate::provider::source::{
 /// Cells are tested as stored if there are at least this many in a run on average.
 const MIN_CELLS_PER_RUN: u64 = 32;
 /// The minimum number of rows that are tested at once, unless the block ends earlier. Their cells are enough
-/// for the streams of [`CellFilter`](crate::grid::CellFilter), and stay in the cache until the batches read them.
+/// for the streams of [`CellFilter`](crate::grid::CellFilter), and few enough to stay in the cache until batches read them.
 const MIN_TESTED_ROWS: u64 = 1 << 16;
 /// The maximum number of rows that are tested at once, unless a batch has more.
 const MAX_TESTED_ROWS: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct GridReader {
     predicate: Option<Option<CellPredicate>>,
     /// The rows that were tested last, of which those that pass the cell filters are kept.
     tested: Option<KeptRows>,
-    /// The number of rows to test next, enough to fill a batch if as many are kept as before.
+    /// The number of rows to test next. It is doubled while too few are kept to fill a batch, and halved while too many are.
     rows_to_test: u64,
     options: ReadOptions,
 }
@@ -74,17 +74,17 @@ impl GridReader {
     }
 
     /// Reads the few rows of a range that are kept, one by one; `None` if the range has 2^32 rows or more.
-    fn read_sparse(&mut self, kept: &KeptRows) -> Result<Option<Vec<ArrayRef>>> {
-        let few = ScatteredRows::new(kept);
-        let (Some(cells), Some(few)) = (&self.cells, few) else {
+    fn read_scattered(&mut self, kept: &KeptRows) -> Result<Option<Vec<ArrayRef>>> {
+        let scattered = ScatteredRows::new(kept);
+        let (Some(cells), Some(scattered)) = (&self.cells, scattered) else {
             return Ok(None);
         };
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
-            values = reader.gather(&few.cells(cells))?;
+            values = reader.gather(&scattered.cells(cells))?;
         }
         let axes = self.blocks.grid().axes();
-        let lines = LazyCell::new(|| few.lines(cells));
+        let lines = LazyCell::new(|| scattered.lines(cells));
         let mut values = values.into_iter();
         let columns = self.columns.iter().map(|column| {
             let column = match axes.get(*column) {
@@ -194,7 +194,7 @@ impl BlockReader for GridReader {
                 })?;
                 let tested = self.tested.insert(KeptRows::new(rows, kept));
                 let count = tested.count() as u64;
-                if count < self.max_rows / 4 * 3 {
+                if 4 * count < 3 * self.max_rows {
                     self.rows_to_test = (2 * self.rows_to_test).min(MAX_TESTED_ROWS);
                 } else if count > 2 * self.max_rows {
                     self.rows_to_test = (self.rows_to_test / 2).max(MIN_TESTED_ROWS);
@@ -202,8 +202,8 @@ impl BlockReader for GridReader {
                 tested
             }
         };
-        // Every batch has a fixed cost, so batches are as long as possible, and about equally long. Without gaps, and if
-        // all rows are built, `rows` suits the reader.
+        // Every batch has a fixed cost, so the kept rows are divided evenly among as few batches as possible. If all rows
+        // are built before they are filtered, or none is left out, `rows` suits the reader.
         let mask = tested.mask_of(&rows);
         let kept = match tested.pattern() {
             KeptPattern::Ranges(_) | KeptPattern::Scattered if mask.has_false() => {
@@ -227,7 +227,7 @@ impl BlockReader for GridReader {
             pattern => pattern,
         });
         if let (Some(kept), Some(KeptPattern::Scattered)) = (kept, pattern)
-            && let Some(columns) = self.read_sparse(kept)?
+            && let Some(columns) = self.read_scattered(kept)?
         {
             return Ok(columns);
         }
