@@ -92,8 +92,8 @@ async fn references_open_as_the_hierarchy_that_they_describe() {
         "SELECT value FROM '{}#t' WHERE y = 0 AND value > 100",
         server.url("sparse.json")
     );
-    // A missing target reads as an absent chunk, as in fsspec.
-    assert_eq!(rows(&ctx, &table).await.len(), 0);
+    let message = error(&ctx, &table).await;
+    assert!(message.contains("data.bin"), "{message}");
 }
 
 /// The references of one array `t`, whose first chunk is a part of `target`.
@@ -105,6 +105,26 @@ fn document(target: &str) -> String {
         "t/0.0": [target, 0, 24],
     }})
     .to_string()
+}
+
+/// A chunk without a reference has the fill value. One whose file is missing is an error, as in fsspec.
+#[tokio::test]
+async fn files_of_references_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("refs.json");
+    std::fs::write(&path, document("moved.bin")).unwrap();
+    let server = HttpServer::start();
+    server.put("refs.json", document("moved.bin"));
+    for location in [path.display().to_string(), server.url("refs.json")] {
+        let ctx = session();
+        let query = |rows: &str| format!("SELECT sum(value) FROM '{location}#t' WHERE {rows}");
+        let message = error(&ctx, &query("y < 2")).await;
+        assert!(
+            message.contains("moved.bin") && message.contains("there is no such object"),
+            "{message}"
+        );
+        assert_eq!(rows(&ctx, &query("y >= 2")).await, ["NULL"]);
+    }
 }
 
 #[tokio::test]

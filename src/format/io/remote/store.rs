@@ -181,6 +181,8 @@ pub struct RemotePlace {
     shown: PathBuf,
     /// The cache of the session, if it has one.
     pub(super) cache: Option<BlockCache>,
+    /// `true` if a reference names the place, so that a missing object is an error.
+    pub(super) is_referenced: bool,
 }
 
 impl RemotePlace {
@@ -191,6 +193,15 @@ impl RemotePlace {
             location,
             shown: shown.into(),
             cache: None,
+            is_referenced: false,
+        }
+    }
+
+    /// Returns the place as one that a reference names.
+    pub(super) fn referenced(self) -> Self {
+        Self {
+            is_referenced: true,
+            ..self
         }
     }
 
@@ -219,6 +230,7 @@ impl RemotePlace {
             location,
             shown: format!("{}/{key}", shown.trim_end_matches('/')).into(),
             cache: self.cache.clone(),
+            is_referenced: false,
         }
     }
 }

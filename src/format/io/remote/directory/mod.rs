@@ -62,7 +62,10 @@ impl RemoteDirectory {
     /// Fails if the references cannot be read.
     pub(crate) fn find(&self, key: &str) -> Result<Found> {
         match &self.references {
-            Some(references) => references.find(key),
+            Some(references) => Ok(match references.find(key)? {
+                Found::At(place, part) => Found::At(place.referenced(), part),
+                found => found,
+            }),
             None => Ok(Found::At(self.place.join(key), Part::Whole)),
         }
     }
@@ -157,12 +160,12 @@ impl RemoteDirectory {
     /// Returns the size of the object at the place itself; 0 if there is no such object.
     ///
     /// # Errors
-    /// Fails if the store refuses the request, or cannot be reached.
+    /// Fails if a referenced object does not exist, if the store refuses the request, or cannot be reached.
     pub(crate) fn size(&self) -> Result<u64> {
         let place = self.place.clone();
         let size = runtime::wait(async move { place.store.size(&place.location).await });
         match size.map_err(Error::io(self.path(), "read the size"))? {
-            Err(StoreError::NotFound { .. }) => Ok(0),
+            Err(StoreError::NotFound { .. }) if !self.place.is_referenced => Ok(0),
             size => {
                 size.map_err(|error| failed(self.path(), "read the size", Refusal::Store(error)))
             }
@@ -172,7 +175,7 @@ impl RemoteDirectory {
     /// Reads a part of an object and blocks until it is read; `None` if there is no such object.
     ///
     /// # Errors
-    /// Fails if the store refuses the request, or cannot be reached.
+    /// Fails if a referenced object does not exist, if the store refuses the request, or cannot be reached.
     pub(crate) fn read(
         &self,
         key: &str,
@@ -212,7 +215,7 @@ pub(crate) enum Found {
 /// still have it. Must run on the thread of requests.
 ///
 /// # Errors
-/// Fails if the store refuses the request, or cannot be reached.
+/// Fails if a referenced object does not exist, if the store refuses the request, or cannot be reached.
 pub(crate) async fn fetch(
     place: RemotePlace,
     part: Part,
@@ -230,7 +233,7 @@ pub(crate) async fn fetch(
     }
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(Refusal::Store(StoreError::NotFound { .. })) => Ok(None),
+        Err(Refusal::Store(StoreError::NotFound { .. })) if !place.is_referenced => Ok(None),
         Err(refusal) => Err(failed(place.path(), "read", refusal)),
     }
 }
