@@ -11,7 +11,7 @@ use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionConfig;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorLocation};
 #[cfg(feature = "remote")]
 use crate::format::io::remote::is_url;
 use crate::format::{foreign, remote_location_advice};
@@ -74,6 +74,9 @@ fn open_locations(
         }
     }
     let members = open_all(&files, &options, session)?;
+    if options.dataset.is_none() {
+        check_names(&files, &members)?;
+    }
     if let [only] = members.as_slice() {
         // A collection of files has the column `file` by itself.
         let is_whole = !options.file_column || only.downcast_ref::<FileTable>().is_some();
@@ -113,6 +116,30 @@ fn open_all(
         });
     }
     files.iter().map(open).collect()
+}
+
+/// Checks that all files hold the same variable, by name. Formats that name an array after its path are not checked.
+fn check_names(files: &[PathBuf], members: &[Arc<dyn BlockSource>]) -> Result<(), Error> {
+    let is_stored = |path: &Path, member: &dyn BlockSource| match member.format() {
+        "hdf5" | "netcdf" | "tet" => true,
+        // A hierarchy that is an array is named after its directory.
+        "zarr" => path.file_stem().is_none_or(|stem| stem != member.name()),
+        _ => false,
+    };
+    let named = files.iter().zip(members);
+    let mut named = named.filter(|(path, member)| is_stored(path, member.as_ref()));
+    let Some((first_path, first)) = named.next() else {
+        return Ok(());
+    };
+    match named.find(|(_, member)| member.name() != first.name()) {
+        None => Ok(()),
+        Some((path, member)) => Err(Error::malformed(
+            ErrorLocation::file(path),
+            "dataset",
+            format!("{:?}", member.name()),
+            format!("{:?} as in {}", first.name(), first_path.display()),
+        )),
+    }
 }
 
 /// Returns a location as messages show it: a URL without its secrets.

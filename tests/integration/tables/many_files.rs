@@ -422,3 +422,28 @@ async fn an_unreadable_dataset_does_not_hide_the_readable_one() {
     let found = rows(&ctx, &format!("SELECT value FROM '{}'", path.display())).await;
     assert_eq!(found, ["1", "2"]);
 }
+
+/// The only variable of each file must be the same, and units that differ are left out.
+#[tokio::test]
+async fn files_of_one_table_have_the_same_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |file: &str, variable: &str, units: &str, value: f32| {
+        let spec = on(variable, Dtype::F32, &[2], &[2])
+            .with_dim_names(["x"])
+            .with_attribute("units", units)
+            .with_attribute("long_name", "temperature");
+        write(&folder.path().join(file), &[(spec, cells!([value, value]))]);
+    };
+    file("a.tet", "t2m", "K", 280.0);
+    file("b.tet", "t2m", "degC", 7.0);
+    let ctx = session();
+    let path = folder.path().display();
+    let query = format!(
+        "SELECT count(*), arrow_metadata(max(value), 'units'), arrow_metadata(max(value), 'long_name') FROM '{path}/*.tet'"
+    );
+    assert_eq!(rows(&ctx, &query).await, ["4 NULL temperature"]);
+    file("c.tet", "rain", "mm", 1.0);
+    let message = error(&ctx, &query).await;
+    let expected = format!("c.tet: dataset is \"rain\", expected \"t2m\" as in {path}/a.tet");
+    assert!(message.contains(&expected), "{message}");
+}

@@ -239,3 +239,27 @@ async fn labels_are_used_where_times_cannot_be_decoded() {
     let (_folder, _, ctx) = sample(&labelled("none"), ArrayOptions::new()).await;
     assert_eq!(rows(&ctx, "SELECT max(time) FROM data").await, ["31"]);
 }
+
+/// A time that is the fill value is no time. The fill value 0 is one, because Zarr may have it without being told.
+#[tokio::test]
+async fn fill_values_are_no_times() {
+    for (fill, expected) in [
+        ("-1", Err("time coordinate is the fill value at index 1")),
+        ("0", Ok("3")),
+        ("9", Ok("3")),
+    ] {
+        let [data, (time, cells)] =
+            over_time("days since 2000-01-01", "standard", 3, [0.0, -1.0, 2.0]);
+        let time = time.with_attribute("_FillValue", fill);
+        let datasets = [data, (time, cells)];
+        let (_folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
+        let query = "SELECT count(DISTINCT time) FROM data WHERE time < '2001-01-01'";
+        match expected {
+            Ok(count) => assert_eq!(rows(&ctx, query).await, [count]),
+            Err(text) => {
+                let message = error(&ctx, query).await;
+                assert!(message.contains(text), "{fill}: {message}");
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dty
 use crate::format::io::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
-use crate::provider::adapters::arrays::decoding::{Decoding, UNPACK_ATTRIBUTES, time};
+use crate::provider::adapters::arrays::decoding::{Decoding, RAW_TIMES, UNPACK_ATTRIBUTES, time};
 use crate::provider::adapters::arrays::names::{base, group};
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
@@ -236,6 +236,40 @@ impl StoredArray {
             fill: None,
         };
         self.column(self.read_all()?, nothing)
+    }
+
+    /// Reads all values of a one-dimensional dataset of time coordinates. The fill value 0 is a time: Zarr writers store 0 as
+    /// the fill value if none was set. NaN is kept.
+    ///
+    /// # Errors
+    /// Fails if a coordinate is a fill value.
+    pub fn times(&self) -> Result<ArrayRef, Error> {
+        let fills = self.fill.iter().chain(&self.other_fills);
+        let is_nan = |fill: &Fill| match self.dtype {
+            Dtype::F32 => f32::from_bits(fill.bits() as u32).is_nan(),
+            Dtype::F64 => f64::from_bits(fill.bits()).is_nan(),
+            _ => false,
+        };
+        let fills = fills.filter(|fill| fill.bits() != 0 && !is_nan(fill));
+        let fills: Vec<Fill> = fills.copied().collect();
+        let missing = NullCells {
+            nan: false,
+            fill: fills.first().copied(),
+        };
+        let others = fills.get(1..).unwrap_or_default();
+        let stored = values::array(self.dtype, self.read_all()?, missing, others);
+        let position = stored
+            .nulls()
+            .and_then(|nulls| nulls.iter().position(|valid| !valid));
+        match position {
+            None => self.decoding.decode(stored, || self.location()),
+            Some(position) => Err(Error::malformed(
+                self.location(),
+                "time coordinate",
+                format!("the fill value at index {position}"),
+                format!("a time at every index ({RAW_TIMES})"),
+            )),
+        }
     }
 
     /// Reads the cells of a one-dimensional dataset. Uses positioned reads, so that cached

@@ -269,7 +269,7 @@ fn dates(
             expected: format!("at most {MAX_DATES} in a calendar whose dates become text"),
         });
     }
-    let numbers = values.numbers().map_err(|error| CfTimeError {
+    let numbers = values.times().map_err(|error| CfTimeError {
         field: "time coordinates",
         found: format!("not readable ({error})"),
         expected: "numbers".to_string(),
@@ -294,7 +294,7 @@ impl CoordinateReader for CoordinateDataset {
         match &self.times {
             Times::None => self.values.coordinates(),
             Times::Dates(dates) => Ok(Arc::clone(dates)),
-            Times::Timestamps(time) => match time.decode(self.values.numbers()?.as_ref()) {
+            Times::Timestamps(time) => match time.decode(self.values.times()?.as_ref()) {
                 Ok(times) => Ok(Arc::new(times)),
                 Err(error) => Err(refused(&self.values.location(), &error)),
             },

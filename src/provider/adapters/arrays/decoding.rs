@@ -32,7 +32,7 @@ pub(in crate::provider) const NUMPY_TYPE: &str = "dtype";
 pub(in crate::provider) const DATE: &str = "date32";
 pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
 /// Advice for numbers that cannot become timestamps.
-const RAW_TIMES: &str = "to read the numbers undecoded, set the option decode_times to false, or pass \
+pub(super) const RAW_TIMES: &str = "to read the numbers undecoded, set the option decode_times to false, or pass \
                          --no-decode-times to tet-sql";
 /// The attributes that unpack stored numbers (CF section 8.1).
 pub(in crate::provider) const UNPACK_ATTRIBUTES: [&str; 2] = ["scale_factor", "add_offset"];

@@ -135,13 +135,17 @@ fn schema_of(members: &[Arc<dyn BlockSource>], has_file_column: bool) -> SchemaR
     Arc::new(Schema::new(fields))
 }
 
-/// Returns the columns that tables have in common. A column is nullable if it is nullable in any table.
+/// Returns the columns that tables have in common. A column is nullable if it is nullable in any table, and has the
+/// attributes that all tables have.
 pub(in crate::provider) fn common_fields(schemas: &[&SchemaRef]) -> Vec<FieldRef> {
     let first = schemas.iter().take(1).flat_map(|schema| schema.fields());
     let fields = first.enumerate().map(|(column, field)| {
-        let mut all = schemas.iter().map(|schema| schema.field(column));
-        let is_nullable = all.any(Field::is_nullable);
-        Arc::new(Field::clone(field).with_nullable(is_nullable))
+        let all = || schemas.iter().map(|schema| schema.field(column));
+        let is_nullable = all().any(Field::is_nullable);
+        let mut attributes = field.metadata().clone();
+        attributes.retain(|key, text| all().all(|field| field.metadata().get(key) == Some(text)));
+        let field = Field::clone(field).with_nullable(is_nullable);
+        Arc::new(field.with_metadata(attributes))
     });
     fields.collect()
 }
