@@ -34,6 +34,17 @@ pub fn describe(error: &DataFusionError) -> String {
         return "a batch of rows has more than 2 GiB of texts; lower datafusion.execution.batch_size"
             .to_owned();
     }
+    // DataFusion reports a call with unsupported types of arguments as an internal error.
+    if let Some((_, call)) =
+        text.split_once("No function matches the given name and argument types ")
+        && text.contains("failed to match any signature")
+    {
+        let advice = match call.contains("(Timestamp") {
+            true => "; convert times to numbers, for example with date_part('epoch', time)",
+            false => "",
+        };
+        return format!("no function matches {}{advice}", call.trim_end_matches('.'));
+    }
     // Backtraces are present only if DataFusion was built with them.
     match text.split_once(DataFusionError::BACK_TRACE_SEP) {
         Some((text, _)) => text.to_owned(),
@@ -65,6 +76,14 @@ mod tests {
         let error =
             DataFusionError::External("task 1 panicked with message \"offset overflow\"".into());
         assert!(describe(&error).ends_with("; lower datafusion.execution.batch_size"));
+        let error = DataFusionError::Plan(
+            "Internal error: Function 'avg' failed to match any signature, errors: .... No function matches the given name and argument \
+             types 'avg(Timestamp(s))'. Candidate functions: avg(Float64)"
+                .to_owned(),
+        );
+        let expected = "no function matches 'avg(Timestamp(s))'. Candidate functions: avg(Float64); convert times to \
+                        numbers, for example with date_part('epoch', time)";
+        assert_eq!(describe(&error), expected);
         let error = ParserError::ParserError("Expected: an expression".to_owned());
         let error = DataFusionError::SQL(Box::new(error), None);
         assert_eq!(describe(&error), "syntax error: Expected: an expression");

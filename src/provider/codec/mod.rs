@@ -52,6 +52,7 @@ use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
 use crate::provider::join::lookup::encoded::EncodedJoin;
 use crate::provider::rules::batch_slices::{Slicing, batch_slices};
 use crate::provider::rules::grouping_sets::groups_of_sets;
+use crate::provider::rules::logic::NullWithoutMatch;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
@@ -244,6 +245,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
         }
         if name == IntervalProduct::NAME {
             return Ok(Arc::new(IntervalProduct::new().into()));
+        }
+        if name == NullWithoutMatch::NAME {
+            return Ok(Arc::new(NullWithoutMatch::new().into()));
         }
         if let Some(length) = IntervalLength::of_name(name) {
             return Ok(Arc::new(length.into()));

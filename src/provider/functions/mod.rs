@@ -12,7 +12,8 @@
 //!
 //! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less
 //! memory: [`mod@median`]. `min` and `max` are DataFusion's,
-//! except for groups with infinities or NaN: [`extremes`].
+//! except for groups with infinities or NaN: [`extremes`]. So is `corr`, except for groups with a large mean:
+//! [`correlation`].
 //!
 //! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
 //! `histogram`.
@@ -26,6 +27,7 @@
 pub mod approx_distinct;
 pub mod bounded;
 pub(crate) mod collected;
+pub mod correlation;
 pub mod extreme_argument;
 pub mod extremes;
 pub mod fast_power;
@@ -45,6 +47,7 @@ pub mod times;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::provider::functions::approx_distinct::ApproxDistinct;
+use crate::provider::functions::correlation::Correlation;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::Extreme;
 use crate::provider::functions::fast_power::FastPower;
@@ -70,6 +73,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
         Histogram::new(memory.clone()).into(),
         Extreme::min().into(),
         Extreme::max().into(),
+        Correlation::default().into(),
         Quantile::default().into(),
         Median::default().into(),
         StringAgg::new(memory.clone()).into(),

@@ -3,11 +3,16 @@
 //! DataFusion truncates the weight between the two nearest values to six decimals, so that its
 //! quantile 0.3 of 0 and 1 is 0.299999. The function in this module interpolates as NumPy does.
 
+use std::fmt::Debug;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, FieldRef, Float16Type, Float32Type, Float64Type,
+};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
@@ -48,10 +53,20 @@ impl AggregateUDFImpl for Quantile {
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let Some(fraction) = fraction(&arguments).filter(|_| !arguments.is_distinct) else {
+        let Some(fraction) = fraction(&arguments) else {
             return self.inner.accumulator(arguments);
         };
-        Ok(match arguments.expr_fields[0].data_type() {
+        let data_type = arguments.expr_fields[0].data_type().clone();
+        if arguments.is_distinct {
+            let inner = self.inner.accumulator(arguments)?;
+            return Ok(match data_type {
+                DataType::Float16 => Box::new(Distinct::<Float16Type>::new(inner, fraction)),
+                DataType::Float32 => Box::new(Distinct::<Float32Type>::new(inner, fraction)),
+                DataType::Float64 => Box::new(Distinct::<Float64Type>::new(inner, fraction)),
+                _ => inner,
+            });
+        }
+        Ok(match data_type {
             DataType::Float16 => Box::new(Collected::<Float16Type>::new(quantile_of, fraction)),
             DataType::Float32 => Box::new(Collected::<Float32Type>::new(quantile_of, fraction)),
             DataType::Float64 => Box::new(Collected::<Float64Type>::new(quantile_of, fraction)),
@@ -102,6 +117,69 @@ fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
         fraction
     };
     (0.0..=1.0).contains(&fraction).then_some(fraction)
+}
+
+/// The quantile of the different values that DataFusion's accumulator keeps.
+#[derive(Debug)]
+struct Distinct<T> {
+    inner: Box<dyn Accumulator>,
+    fraction: f64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Distinct<T> {
+    fn new(inner: Box<dyn Accumulator>, fraction: f64) -> Self {
+        let of = PhantomData;
+        Self {
+            inner,
+            fraction,
+            of,
+        }
+    }
+}
+
+impl<T: ArrowPrimitiveType<Native: Real> + Debug> Accumulator for Distinct<T> {
+    fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.inner.update_batch(columns)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let state = self.inner.state()?;
+        let [ScalarValue::List(list)] = state.as_slice() else {
+            return internal_err!("one list is expected, found {state:?}");
+        };
+        let values = list.values().as_primitive::<T>();
+        let mut values = values.values().to_vec();
+        // Both zeros, and NaN of any bits, are one value.
+        let number = |value: &T::Native| -> f64 { (*value).into() };
+        values.sort_unstable_by(|one, other| number(one).total_cmp(&number(other)));
+        values.dedup_by(|one, other| {
+            let (one, other) = (number(one), number(other));
+            one == other || one.is_nan() && other.is_nan()
+        });
+        let found = quantile_of(&mut values, self.fraction);
+        ScalarValue::new_primitive::<T>(found, &T::DATA_TYPE)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.inner.size()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.inner.state()
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.inner.merge_batch(states)
+    }
+
+    fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.inner.retract_batch(columns)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.inner.supports_retract_batch()
+    }
 }
 
 /// A floating-point number.

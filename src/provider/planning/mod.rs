@@ -12,5 +12,6 @@ pub(crate) mod product_mask;
 pub(crate) mod pruning;
 pub(crate) mod pushdown;
 pub(crate) mod sorted_blocks;
+pub(crate) mod unions;
 pub(crate) mod value_range;
 pub(crate) mod value_set;

@@ -4,8 +4,8 @@
 //! analyzer     ExpressionRewrites, ResultAttributes, CountedSetOperations,
 //!              ResolveNearest                                           as written, types unknown
 //!              DataFusion's rules
-//!              EqualZeros, NullAwareInSubqueries, CombinedInLists,
-//!              EqualZeros, BoundedFunctions                             types are coerced
+//!              OuterUnions, EqualZeros, NullAwareInSubqueries,
+//!              CombinedInLists, EqualZeros, BoundedFunctions            types are coerced
 //!
 //! logical      NullSafeCrossJoins      in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
@@ -47,7 +47,7 @@ use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::logic::{
-    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries, OuterUnions,
 };
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
@@ -158,6 +158,7 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
             Arc::new(ResolveNearest),
         ];
         rules.splice(0..0, first);
+        rules.push(Arc::new(OuterUnions));
         rules.push(Arc::new(EqualZeros));
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));

@@ -3,7 +3,11 @@
 
 pub mod budget;
 #[cfg(feature = "sql")]
+mod cast_names;
+#[cfg(feature = "sql")]
 mod clauses;
+#[cfg(feature = "sql")]
+mod copied_types;
 #[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]

@@ -26,6 +26,9 @@ async fn joins_with_polygons_look_up_their_matches() {
         "ST_Intersects(s.g, ST_Point(a.lon + 1, -a.lat))",
         "ST_Intersects(ST_Point(a.lon, a.lat), s.g) AND a.time > 3 AND s.id < 3",
         "ST_Disjoint(ST_Point(a.lon, a.lat), s.g) AND s.id < 5",
+        "ST_Intersects(s.g, ST_Point(a.lon, 0))",
+        "ST_Contains(s.g, ST_Point(s.id, a.lat))",
+        "ST_Touches(s.g, ST_Point(a.lon, a.lat))",
     ] {
         for join in ["JOIN", "LEFT JOIN", "RIGHT JOIN"] {
             let from = format!("a {join} {SHAPES} ON {condition}");
@@ -72,4 +75,23 @@ async fn bounds_of_polygons_prune_chunks() {
          ON ST_Contains(s.g, ST_Point(a.lon, a.lat))"
     );
     assert_eq!(run(&ctx, &query).await.reads(), 6);
+}
+
+/// Rows without a match have NULL in place of a struct with a geometry.
+#[tokio::test]
+async fn structs_of_geometries_are_null_without_a_match() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    let one = format!("SELECT id, named_struct('g', g) AS t FROM {SHAPES}");
+    let two = format!("{one} UNION ALL {one}");
+    for (shapes, copies) in [(one, 1), (two, 2)] {
+        let query = format!(
+            "SELECT count(*) - count(t), count(t) FROM ({shapes}) s RIGHT JOIN a ON s.id = a.time"
+        );
+        let expected = format!(
+            "SELECT count(*) FILTER (WHERE time NOT BETWEEN 1 AND 5), \
+             {copies} * count(*) FILTER (WHERE time BETWEEN 1 AND 5) FROM a"
+        );
+        let expected = run(&ctx, &expected).await.rows;
+        assert_eq!(run(&ctx, &query).await.rows, expected);
+    }
 }

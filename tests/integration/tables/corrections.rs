@@ -5,10 +5,10 @@ use datafusion::prelude::SessionContext;
 use tet_sql::ArrayOptions;
 
 use crate::support::cells::data;
-use crate::support::sql::{open, rows, session};
+use crate::support::sql::{error, open, rows, session};
 
 /// Answers that do not depend on arrays.
-const ANSWERS: [(&str, &[&str]); 23] = [
+const ANSWERS: [(&str, &[&str]); 39] = [
     // Both zeros are one value.
     (
         "SELECT count(DISTINCT x % 3) FROM (VALUES (3.0), (-3.0)) t(x)",
@@ -17,6 +17,91 @@ const ANSWERS: [(&str, &[&str]); 23] = [
     (
         "SELECT count(DISTINCT x) FROM (VALUES (0.0), (-0.0)) t(x)",
         &["1"],
+    ),
+    (
+        "SELECT avg(DISTINCT x), median(DISTINCT x), quantile(DISTINCT x, 0.5), sum(DISTINCT x), count(*)
+         FROM (VALUES (-0.0::DOUBLE), (0.0), (1.0), (5.0)) t(x)",
+        &["2.0 1.0 1.0 6.0 4"],
+    ),
+    (
+        "SELECT quantile(DISTINCT x, 0.9999999), sum(x) FROM (VALUES (0.0::DOUBLE), (1.0), (1.0)) t(x)",
+        &["0.9999999 2.0"],
+    ),
+    (
+        "SELECT array_agg(DISTINCT x ORDER BY x DESC) FILTER (WHERE x < 5), count(*)
+         FROM (VALUES (0.0::DOUBLE), (-0.0), (1.0), (5.0)) t(x)",
+        &["[1.0, 0.0] 4"],
+    ),
+    (
+        "SELECT i, quantile(DISTINCT x, 0.5) OVER (ORDER BY i ROWS 2 PRECEDING)
+         FROM (VALUES (0, 1.0::DOUBLE), (1, 1.0), (2, 4.0), (3, 4.0), (4, 4.0)) t(i, x) ORDER BY i",
+        &["0 1.0", "1 1.0", "2 2.5", "3 2.5", "4 4.0"],
+    ),
+    // A large mean loses no digits.
+    (
+        "SELECT g, round(corr(v, t), 6) FROM (VALUES (1, 1.0, 1704067200.0), (1, 2.0, 1704067201.0),
+         (1, 2.5, 1704067202.0), (1, 5.0, 1704067203.0), (2, 1.0, 1.0)) t(g, v, t) GROUP BY g ORDER BY g",
+        &["1 0.948304", "2 NULL"],
+    ),
+    // Times without a time zone are in UTC.
+    (
+        "SELECT t = z, t IN (z), t BETWEEN z AND z, t IS DISTINCT FROM z, z <= t, t - z FROM
+         (SELECT TIMESTAMP '2020-07-01 00:00:00' AS t,
+          arrow_cast('2020-07-01T02:00:00+02:00', 'Timestamp(Second, Some(\"Europe/Berlin\"))') AS z)",
+        &["true true true false true P0D"],
+    ),
+    (
+        "SELECT CAST(coalesce(NULL::TIMESTAMP, z) AS TIMESTAMP) = t, CAST(CASE WHEN z = t THEN t ELSE z END AS TIMESTAMP) = t FROM (SELECT TIMESTAMP '2020-07-01 00:00:00' AS t,
+          arrow_cast('2020-07-01T02:00:00+02:00', 'Timestamp(Second, Some(\"Europe/Berlin\"))') AS z)",
+        &["true true"],
+    ),
+    (
+        "SELECT count(*) FROM (VALUES (TIMESTAMP '2020-07-01 00:00:00'), (TIMESTAMP '2020-07-01 02:00:00')) a(t)
+         JOIN (SELECT arrow_cast('2020-07-01T02:00:00+02:00', 'Timestamp(Second, Some(\"Europe/Berlin\"))') AS t) b USING (t)",
+        &["1"],
+    ),
+    (
+        "SELECT t FROM (VALUES (TIMESTAMP '2020-07-01 00:00:00'), (TIMESTAMP '2020-07-01 02:00:00')) a(t) WHERE t IN
+         (SELECT arrow_cast('2020-07-01T02:00:00+02:00', 'Timestamp(Second, Some(\"Europe/Berlin\"))'))",
+        &["2020-07-01T00:00:00"],
+    ),
+    (
+        "SELECT CASE t WHEN z THEN 1 ELSE 2 END, CAST(nvl2(t, t, z) AS TIMESTAMP) = t FROM
+         (SELECT TIMESTAMP '2020-07-01 00:00:00' AS t,
+          arrow_cast('2020-07-01T02:00:00+02:00', 'Timestamp(Second, Some(\"Europe/Berlin\"))') AS z)",
+        &["1 true"],
+    ),
+    // A geometry is NULL where an outer join has no match.
+    (
+        "SELECT t.i, ST_AsText(p.g) FROM (VALUES (1), (2)) t(i)
+         LEFT JOIN (SELECT 1 AS id, ST_GeomFromText('POINT(3 4)') AS g) p ON p.id = t.i ORDER BY i",
+        &["1 POINT(3 4)", "2 NULL"],
+    ),
+    (
+        "SELECT count(*), count(p.id), count(p.g), count(q.g) FROM
+         (SELECT value AS id, ST_GeomFromText('POINT(3 4)') AS g FROM range(300)) p
+         FULL JOIN (SELECT value + 200 AS id, ST_GeomFromText('POINT(3 4)') AS g FROM range(300)) q ON p.id = q.id",
+        &["500 300 300 300"],
+    ),
+    (
+        "SELECT count(*), count(b.id), count(g) FROM (SELECT 1 AS id, ST_GeomFromText('POINT(3 4)') AS g WHERE false) a
+         RIGHT JOIN (SELECT value AS id FROM range(30)) b ON a.id = b.id",
+        &["30 30 0"],
+    ),
+    (
+        "SELECT count(*) FROM (VALUES (1), (2)) t(i) LEFT JOIN LATERAL
+         (SELECT p.g FROM (SELECT 1 AS id, ST_GeomFromText('POINT(3 4)') AS g) p WHERE p.id = t.i) l ON true",
+        &["2"],
+    ),
+    // One coordinate of the point is a column of the other table, or constant.
+    (
+        "SELECT count(*) FROM (SELECT ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 0))') AS g, 1 AS y) p
+         JOIN range(9) r ON ST_Intersects(g, ST_Point(value, y))",
+        &["4"],
+    ),
+    (
+        "SELECT ST_AsText(ST_GeomFromText('MULTIPOLYGON EMPTY'))",
+        &["MULTIPOLYGON EMPTY"],
     ),
     // NULL is not distinct from NULL, and not equal to it, in any order of the joins.
     (
@@ -168,6 +253,27 @@ async fn answers_are_right_in_small_batches() {
     rows(&ctx, "SET datafusion.execution.batch_size = 3").await;
     rows(&ctx, "SET datafusion.execution.target_partitions = 4").await;
     check(&ctx).await;
+}
+
+/// The plan of a created table is analysed twice.
+#[tokio::test]
+async fn geometries_of_outer_joins_in_created_tables() {
+    let ctx = session();
+    let query = "SELECT * FROM (VALUES (1), (2)) t(i) \
+                 LEFT JOIN (SELECT 1 AS id, ST_GeomFromText('POINT(3 4)') AS g) p ON p.id = t.i";
+    rows(&ctx, &format!("CREATE TABLE c AS {query}")).await;
+    rows(&ctx, &format!("CREATE VIEW v AS {query}")).await;
+    for table in ["c", "v"] {
+        let counts = format!("SELECT count(*), count(g) FROM {table}");
+        assert_eq!(rows(&ctx, &counts).await, ["2 1"]);
+    }
+}
+
+#[tokio::test]
+async fn multipolygons_with_empty_parts_are_errors() {
+    let sql = "SELECT ST_GeomFromText('MULTIPOLYGON(((0 0, 1 0, 1 1, 0 0)), EMPTY)')";
+    let message = error(&session(), sql).await;
+    assert!(message.contains("has a part that is empty"), "{message}");
 }
 
 #[tokio::test]

@@ -1,20 +1,26 @@
 //! Geometries without the values of rows that were sliced off.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, GenericListArray, MutableArrayData, OffsetSizeTrait, make_array,
 };
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 
 use crate::provider::functions::forwarding::forward_to_inner;
 
+/// The maximum number of characters of a text in a message.
+const MAX_TEXT: usize = 100;
+
 /// A function of geodatafusion. Its arguments are copied if they are slices of lists of coordinates, because
-/// geoarrow 0.9 panics on them: it expects the lists of an array to use all values.
+/// geoarrow 0.9 panics on them: it expects the lists of an array to use all values. It also panics on texts of multipolygons
+/// with an empty part, which are rejected. Other panics become errors.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CompactGeometries {
     inner: Arc<ScalarUDF>,
@@ -50,6 +56,11 @@ impl ScalarUDFImpl for CompactGeometries {
 
     fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         for value in &mut arguments.args {
+            if value.data_type().is_string()
+                && let Some(text) = empty_part(&value.to_array(1)?)?
+            {
+                return exec_err!("{}: {text:?} has a part that is empty", self.name());
+            }
             match value {
                 ColumnarValue::Array(array) => *array = compact(array)?,
                 ColumnarValue::Scalar(scalar) if has_lists(&scalar.data_type()) => {
@@ -59,8 +70,32 @@ impl ScalarUDFImpl for CompactGeometries {
                 ColumnarValue::Scalar(_) => {}
             }
         }
-        self.inner.invoke_with_args(arguments)
+        let called = catch_unwind(AssertUnwindSafe(|| self.inner.invoke_with_args(arguments)));
+        called.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied());
+            let text = text.unwrap_or("for an unknown reason");
+            exec_err!("{}: cannot process a geometry: {text}", self.name())
+        })
     }
+}
+
+/// Returns the start of the first text of a multipolygon with an empty part.
+fn empty_part(array: &ArrayRef) -> Result<Option<String>> {
+    let texts = cast(array, &DataType::Utf8View)?;
+    let mut texts = texts.as_string_view().iter().flatten();
+    let found = texts.find(|text| {
+        // Texts are long, and few are empty.
+        if !text.contains("EMPTY") && !text.contains("empty") {
+            return false;
+        }
+        let text = text.to_ascii_uppercase();
+        let mut before = text
+            .match_indices("EMPTY")
+            .map(|(at, _)| text[..at].trim_end());
+        text.contains("MULTIPOLYGON") && before.any(|text| text.ends_with(['(', ',']))
+    });
+    Ok(found.map(|text| text.chars().take(MAX_TEXT).collect()))
 }
 
 /// Returns a copy of an array whose lists do not use all values, and other arrays as they are.

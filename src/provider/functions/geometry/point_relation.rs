@@ -1,11 +1,12 @@
-//! `ST_Contains`, `ST_Within`, `ST_Covers`, `ST_CoveredBy`, `ST_Intersects` and `ST_Disjoint` of one polygon
-//! and many points.
+//! Relations of geometries: `ST_Contains`, `ST_Within`, `ST_Covers`, `ST_CoveredBy`, `ST_Intersects` and `ST_Disjoint`,
+//! which are fast for one polygon and many points, and `ST_Touches`, `ST_Crosses`, `ST_Overlaps` and `ST_Equals`.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{Field, FieldRef};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::compute::{filter, take};
+use arrow::datatypes::{Field, FieldRef, Float64Type};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -23,7 +24,8 @@ use crate::provider::functions::geometry::point_index::{PointIndex, Position};
 /// other is a column of points, the points are tested against an index of the polygon's edges instead of
 /// building a topology for each point. Points on an edge are left to geodatafusion.
 ///
-/// A null geometry gives null. geodatafusion 0.6 exchanges the arguments if only the first is a constant, so
+/// A null geometry gives null, and a point with a coordinate that is NaN is disjoint from every geometry and has no other
+/// relation. geodatafusion 0.6 exchanges the arguments if only the first is a constant, so
 /// the inverse function is called then, with the arguments exchanged.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PointRelation {
@@ -46,6 +48,8 @@ enum Relation {
     Intersects,
     /// Either geometry is the polygon, and the points are outside.
     Disjoint,
+    /// None of these.
+    Other,
 }
 
 impl PointRelation {
@@ -62,6 +66,7 @@ impl PointRelation {
             "st_coveredby" => (Relation::Within, "st_covers"),
             "st_intersects" => (Relation::Intersects, name),
             "st_disjoint" => (Relation::Disjoint, name),
+            "st_touches" | "st_crosses" | "st_overlaps" | "st_equals" => (Relation::Other, name),
             _ => return None,
         };
         Some(ScalarUDF::from(Self {
@@ -71,8 +76,56 @@ impl PointRelation {
         }))
     }
 
-    /// Calls geodatafusion's function.
+    /// Calls geodatafusion's function, without points that have a coordinate that is NaN.
     fn call(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let (mut is_nan, mut nulls): (Option<BooleanBuffer>, Option<NullBuffer>) = (None, None);
+        for value in &arguments.args {
+            let found = match value {
+                ColumnarValue::Array(array) => {
+                    nulls = NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref());
+                    nan_points(array)
+                }
+                ColumnarValue::Scalar(scalar) => {
+                    nan_points(&scalar.to_array()?).map(|_| BooleanBuffer::new_set(rows))
+                }
+            };
+            is_nan = match (is_nan, found) {
+                (Some(one), Some(other)) => Some(&one | &other),
+                (one, other) => one.or(other),
+            };
+        }
+        let Some(is_nan) = is_nan else {
+            return self.call_inner(arguments);
+        };
+        let holds = BooleanBuffer::collect_bool(rows, |_| self.relation == Relation::Disjoint);
+        let all = BooleanArray::new(holds, nulls);
+        let is_number = BooleanArray::new(!&is_nan, None);
+        let count = is_number.true_count();
+        if count == 0 {
+            return Ok(ColumnarValue::Array(Arc::new(all)));
+        }
+        for value in &mut arguments.args {
+            if let ColumnarValue::Array(array) = value {
+                *array = filter(array, &is_number)?;
+            }
+        }
+        arguments.number_rows = count;
+        let related = self.call_inner(arguments)?.into_array(count)?;
+        let mut related = related.as_boolean().iter();
+        let all = all
+            .iter()
+            .zip(&is_nan)
+            .map(|(of_nan, is_nan)| match is_nan {
+                true => of_nan,
+                false => related.next().flatten(),
+            });
+        let all: BooleanArray = all.collect();
+        Ok(ColumnarValue::Array(Arc::new(all)))
+    }
+
+    /// Calls geodatafusion's function.
+    fn call_inner(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match arguments.args.as_slice() {
             [ColumnarValue::Scalar(_), ColumnarValue::Array(_)] => {
                 arguments.args.reverse();
@@ -90,7 +143,7 @@ impl PointRelation {
             Relation::Contains => geometry == 0,
             Relation::Within => geometry == 1,
             Relation::Intersects => true,
-            Relation::Disjoint => false,
+            Relation::Disjoint | Relation::Other => false,
         }
     }
 
@@ -175,6 +228,27 @@ impl ScalarUDFImpl for PointRelation {
         }
         self.call(arguments)
     }
+}
+
+/// Returns one bit per geometry, which is set for points with a coordinate that is NaN. Returns `None` if there are no such
+/// points.
+fn nan_points(array: &ArrayRef) -> Option<BooleanBuffer> {
+    // Points that are made of columns are structs of coordinates.
+    let mut found: Option<BooleanBuffer> = None;
+    let coordinates = array.as_struct_opt()?;
+    for name in ["x", "y"] {
+        let values = coordinates.column_by_name(name)?;
+        let values = values.as_primitive_opt::<Float64Type>()?;
+        if values.values().iter().any(|value| value.is_nan()) {
+            let values = values.values();
+            let is_nan = BooleanBuffer::collect_bool(values.len(), |row| values[row].is_nan());
+            found = Some(match found {
+                Some(found) => &found | &is_nan,
+                None => is_nan,
+            });
+        }
+    }
+    found
 }
 
 /// Returns a geometry; `None` if it is null.
@@ -313,6 +387,37 @@ mod tests {
             "|false|false|false|false|",
         ];
         assert_eq!(rows[..3], expected);
+    }
+
+    #[tokio::test]
+    async fn null_geometries_and_nan_have_no_relation() {
+        let ours = enable_arrays(SessionContext::new(), ArrayOptions::new());
+        let relations = ["Touches", "Crosses", "Overlaps", "Equals", "Within"];
+        let columns = relations.map(|name| format!("ST_{name}(ST_Point(x, y), g)"));
+        for geometry in [
+            "ST_GeomFromText(NULL)",
+            "ST_GeomFromText(CASE WHEN y = 1 THEN 'POLYGON((1 0, 3 0, 3 2, 1 0))' END)",
+        ] {
+            let query = format!(
+                "SELECT y, {}, ST_Disjoint(ST_Point(x, y), g) FROM (SELECT *, {geometry} AS g
+                 FROM (VALUES (2, 1), ('NaN'::double, 1), (2.5, 1), ('NaN'::double, 2)) t(x, y))",
+                columns.join(", ")
+            );
+            let rows = ours.sql(&query).await.unwrap().to_string().await.unwrap();
+            let rows = rows.lines().skip(3).map(|row| row.replace(' ', ""));
+            let rows: Vec<_> = rows.take(4).collect();
+            let expected = match geometry.contains("CASE") {
+                // On an edge, with NaN, and inside.
+                true => [
+                    "|1|true|false|false|false|false|false|",
+                    "|1|false|false|false|false|false|true|",
+                    "|1|false|false|false|false|true|false|",
+                    "|2|||||||",
+                ],
+                false => ["|1|||||||", "|1|||||||", "|1|||||||", "|2|||||||"],
+            };
+            assert_eq!(rows, expected, "{geometry}");
+        }
     }
 
     #[tokio::test]

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
-    new_null_array,
+    ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
 };
 use arrow::buffer::NullBuffer;
-use arrow::compute::{FilterBuilder, filter, interleave, not, take};
+use arrow::compute::{FilterBuilder, filter, not, take};
 use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
-use arrow::error::ArrowError;
 use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
@@ -20,6 +18,7 @@ use crate::provider::join::lookup::build::BuildSide;
 use crate::provider::join::lookup::build::matches::{NO_ROW, is_row};
 use crate::provider::join::lookup::conditions::run_matches::Line;
 use crate::provider::planning::mask::mask;
+use crate::provider::planning::unions::take_or_null;
 
 /// The output of a lookup join.
 #[derive(Debug, Clone)]
@@ -270,7 +269,7 @@ impl Probe {
         let index = column.index;
         Ok(match (column.side, rows) {
             (JoinSide::Left, JoinedRows::Pairs(_, rows)) => {
-                matches_of(self.build.rows.column(index), rows)?
+                take_or_null(self.build.rows.column(index), rows)?
             }
             (JoinSide::Left, JoinedRows::Build(batch, _))
             | (JoinSide::Right, JoinedRows::Pairs(batch, _) | JoinedRows::Probe(batch)) => {
@@ -292,24 +291,6 @@ impl Probe {
     }
 }
 
-/// Returns the values of a column of the build side for rows of the probe side, null for those without a match.
-fn matches_of(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, ArrowError> {
-    let is_nested = matches!(
-        column.data_type(),
-        DataType::Union(..) | DataType::RunEndEncoded(..)
-    );
-    if !is_nested || rows.null_count() == 0 {
-        return take(column, rows, None);
-    }
-    // `take` has no nulls for these types.
-    let null = new_null_array(column.data_type(), 1);
-    let places = rows.iter().map(|row| match row {
-        Some(row) => (0, row as usize),
-        None => (1, 0),
-    });
-    interleave(&[column, &null], &places.collect::<Vec<_>>())
-}
-
 fn filtered(batch: &RecordBatch, kept: &BooleanArray) -> Result<RecordBatch> {
     let filter = FilterBuilder::new(kept).optimize().build();
     Ok(filter.filter_record_batch(batch)?)
@@ -321,49 +302,4 @@ fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<R
     Ok(RecordBatch::try_new_with_options(
         schema, columns, &options,
     )?)
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::array::{Float64Array, Int32Array, UnionArray};
-    use arrow::datatypes::{Field, UnionFields};
-
-    use super::*;
-
-    #[test]
-    fn rows_without_a_match_have_null_unions() {
-        let fields = [("a", DataType::Int32), ("b", DataType::Float64)];
-        let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));
-        let union = UnionArray::try_new(
-            UnionFields::try_new([3, 6], fields).unwrap(),
-            vec![6, 3, 6].into(),
-            Some(vec![0, 0, 1].into()),
-            vec![
-                Arc::new(Int32Array::from(vec![7])),
-                Arc::new(Float64Array::from(vec![1.5, 2.5])),
-            ],
-        );
-        let column: ArrayRef = Arc::new(union.unwrap());
-        let rows = UInt32Array::from(vec![Some(2), None, Some(1), Some(0)]);
-        // As in a join, rows without a match have no meaningful number.
-        let numbers = vec![2, NO_ROW, 1, 0];
-        let rows = UInt32Array::new(numbers.into(), rows.nulls().cloned());
-        let found = matches_of(&column, &rows).unwrap();
-        let found = found.as_union();
-        let float = |row| {
-            found
-                .value(row)
-                .as_primitive::<arrow::datatypes::Float64Type>()
-                .value(0)
-        };
-        assert_eq!((float(0), float(3)), (2.5, 1.5));
-        assert!(found.value(1).is_null(0));
-        assert_eq!(
-            found
-                .value(2)
-                .as_primitive::<arrow::datatypes::Int32Type>()
-                .value(0),
-            7
-        );
-    }
 }

@@ -1,16 +1,16 @@
-//! -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
+//! -0.0 in IN lists, in CASE and in aggregates of distinct values.
 //!
 //! `=` treats 0.0 and -0.0 as equal, but IN lists with four or more items, `CASE x WHEN ...` and
-//! `count(DISTINCT x)` beside other aggregates, or of an expression with a cast, compare the bits. This
+//! aggregates such as `count(DISTINCT x)` beside others, or of an expression with a cast, compare the bits. This
 //! rule adds the other zero to lists that contain one, makes CASE compare with `=`, and replaces -0.0 by
-//! 0.0 in the arguments of `count(DISTINCT ...)`.
+//! 0.0 in the arguments of aggregates of distinct values.
 
 use std::collections::HashSet;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::{AggregateFunction, InList};
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion::optimizer::AnalyzerRule;
@@ -50,7 +50,7 @@ fn is_equality(expression: &Expr) -> bool {
     match expression {
         Expr::InList(_) => true,
         Expr::Case(case) => case.expr.is_some(),
-        Expr::AggregateFunction(function) => counts_distinct(function),
+        Expr::AggregateFunction(function) => function.params.distinct,
         _ => false,
     }
 }
@@ -83,12 +83,22 @@ fn with_equal_zeros(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 else_expr,
             }))
         }
-        Expr::AggregateFunction(mut function) if counts_distinct(&function) => {
+        Expr::AggregateFunction(mut function) if function.params.distinct => {
             let mut is_changed = false;
+            let before = function.params.args.clone();
             for argument in &mut function.params.args {
-                if let Some(positive) = with_positive_zero(argument, schema) {
+                // The fraction of a quantile is a literal.
+                if !matches!(argument, Expr::Literal(..))
+                    && let Some(positive) = with_positive_zero(argument, schema)
+                {
                     *argument = positive;
                     is_changed = true;
+                }
+            }
+            // DataFusion compares the keys of ORDER BY with the arguments.
+            for key in &mut function.params.order_by {
+                if let Some(index) = before.iter().position(|argument| *argument == key.expr) {
+                    key.expr = function.params.args[index].clone();
                 }
             }
             match is_changed {
@@ -98,10 +108,6 @@ fn with_equal_zeros(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         other => Transformed::no(other),
     }
-}
-
-fn counts_distinct(function: &AggregateFunction) -> bool {
-    function.params.distinct && function.func.name() == "count"
 }
 
 /// Returns `true` for an aggregation that DataFusion's `single_distinct_aggregation_to_group_by`

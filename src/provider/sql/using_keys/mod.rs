@@ -22,7 +22,7 @@ use crate::provider::sql::using_keys::syntax::{
     normalize, replace_in, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{budget, groups, many_columns};
+use crate::provider::sql::{budget, cast_names, copied_types, groups, many_columns};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -37,6 +37,8 @@ use crate::provider::sql::{budget, groups, many_columns};
 ///   and `SELECT *` is not changed.
 /// - `CREATE SCHEMA` and `SHOW COLUMNS` know that the groups of files are schemas.
 /// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
+/// - If two selected expressions have the same name, as a cast has that of its operand, casts without an alias are named
+///   after their text.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
 ///
@@ -60,7 +62,20 @@ use crate::provider::sql::{budget, groups, many_columns};
 /// # Errors
 /// Fails if the statement exceeds its budget, or cannot be parsed or planned.
 pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
+    match plan(state, sql, false).await {
+        Err(error) if cast_names::has_duplicate_names(&error) => {
+            plan(state, sql, true).await.map_err(|_| error)
+        }
+        planned => planned,
+    }
+}
+
+/// Plans a statement. With `names_casts`, selected casts are named after their text.
+async fn plan(state: &SessionState, sql: &str, names_casts: bool) -> Result<LogicalPlan> {
     let mut statement = budget::parse(state, sql)?;
+    if names_casts {
+        cast_names::name_casts(&mut statement);
+    }
     #[cfg(feature = "remote")]
     hide_secrets(state, &mut statement);
     groups::show_columns_of_file(state, &mut statement);
@@ -74,7 +89,7 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
         budget::with_stack(rewriter.statement(&mut statement)).await;
     }
     let plan = async {
-        // DataFusion names the elements of a list after its alias, too.
+        // `unnest` names its columns after the alias of its argument.
         if !upper.contains("UNNEST")
             && let Some(plan) = many_columns::plan(state, &statement).await
         {
@@ -84,6 +99,7 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
     };
     let plan = budget::with_stack(plan).await?;
     budget::check_plan(state.config_options(), &plan)?;
+    copied_types::check(&plan)?;
     Ok(groups::create_beside_groups(state, plan))
 }
 

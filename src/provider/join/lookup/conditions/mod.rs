@@ -186,7 +186,12 @@ impl Conditions {
             }
             #[cfg(feature = "geo")]
             for bound in geometry::bounds(&expr, &both)? {
-                conjuncts.push(Conjunct::new(bound, &both)?);
+                let conjunct = Conjunct::new(bound, &both)?;
+                match conjunct.axes.is_empty() {
+                    // A coordinate of the point is not along an axis.
+                    true => of_rows.push(both.of_build(&conjunct.expr)?),
+                    false => conjuncts.push(conjunct),
+                }
             }
             conjuncts.push(Conjunct::new(expr, &both)?);
         }
