@@ -133,6 +133,7 @@ pub use provider::catalog::description::{
     AttributeDescription, DimensionDescription, TableDescription,
 };
 pub use provider::catalog::external::{ArrayTableFactory, open_location};
+pub use provider::catalog::opening_warnings::OpeningWarnings;
 pub use provider::catalog::schema::ArraySchema;
 pub use provider::catalog::session::{ArraySessionExt, RegisteredDirectory, enable_arrays};
 pub use provider::catalog::settings::config::ArraySettings;

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use tet_sql::provider::catalog::files::{FileSession, Input};
 use tet_sql::provider::error::describe;
 use tet_sql::provider::scan::grid::table::GridTable;
-use tet_sql::{ArrayOptions, ArraySettings, ArrayTable, ClusterAccess};
+use tet_sql::{ArrayOptions, ArraySettings, ArrayTable, ClusterAccess, OpeningWarnings};
 
 use crate::errors::exception;
 use crate::grid::{MemoryGrid, Variable};
@@ -27,7 +27,10 @@ const KEY_FILE: &str = "key_file";
 #[pyclass(frozen, module = "tet_sql._tet_sql")]
 pub struct Session {
     context: SessionContext,
-    warnings: Vec<String>,
+    /// The warnings of the files that the session has opened.
+    opened: Vec<String>,
+    /// Those of files that statements open.
+    opening: Arc<OpeningWarnings>,
 }
 
 impl Session {
@@ -50,11 +53,14 @@ impl Session {
         options: Vec<(String, String)>,
         cluster: (Option<String>, Option<Vec<u8>>),
     ) -> PyResult<Self> {
+        let warnings = Arc::new(OpeningWarnings::default());
+        let extension = Arc::clone(&warnings);
         let opening = async move {
             let inputs = files.iter().map(|path| Input::resolve(path));
             let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
             let access = Arc::new(cluster_access(cluster));
-            let config = configured(threads, &settings)?.with_extension(access);
+            let config = configured(threads, &settings)?;
+            let config = config.with_extension(access).with_extension(extension);
             let options = opened_with(options)?;
             let memory_limit = match &memory_limit {
                 Some(text) => Some(memory(text)?),
@@ -65,14 +71,20 @@ impl Session {
         let opened = wait(py, opening)?;
         Ok(Self {
             context: opened.context,
-            warnings: opened.warnings,
+            opened: opened.warnings,
+            opening: warnings,
         })
     }
 
-    /// Problems of the files that do not prevent reading.
+    /// Problems of the session's files that do not prevent reading.
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
+        self.opened.clone()
+    }
+
+    /// Problems of the files that statements have opened since the last call.
+    fn take_warnings(&self) -> Vec<String> {
+        self.opening.take()
     }
 
     /// Plans a query. Any other statement runs at once, and the query returns its result.

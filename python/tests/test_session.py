@@ -245,3 +245,10 @@ def test_a_missing_library_is_named(weather, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ImportError, match="pip install polars"):
         weather.sql("SELECT 1").pl()
+
+
+def test_files_in_statements_give_warnings(weather_path):
+    cut = weather_path.parent / "netcdf" / "cut.nc"
+    session = tet_sql.connect()
+    with pytest.warns(UserWarning, match="the missing cells cannot be read"):
+        session.sql(f"SELECT count(*) FROM '{cut}#t2m'")

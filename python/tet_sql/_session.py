@@ -123,7 +123,10 @@ class Session:
         """
         if params is not None and not isinstance(params, Mapping):
             params = list(params)
-        return Relation(self._session.sql(query, params), self._progress)
+        relation = Relation(self._session.sql(query, params), self._progress)
+        for warning in self._session.take_warnings():
+            warnings.warn(warning, stacklevel=2)
+        return relation
 
     def table(self, name: str) -> Relation:
         """All rows of a table, whose name is written as in SQL.

@@ -11,6 +11,7 @@ pub(crate) mod names;
 pub(crate) mod open;
 #[cfg(any(feature = "proto", feature = "tiledb"))]
 pub(crate) mod open_tables;
+pub mod opening_warnings;
 #[cfg(any(feature = "proto", feature = "tiledb"))]
 pub(crate) mod reopen;
 pub mod schema;

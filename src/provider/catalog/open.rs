@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::format::io::remote::is_url;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::names::ignoring_case;
+use crate::provider::catalog::opening_warnings::OpeningWarnings;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::BlockSource;
 use crate::provider::source::container::{Container, TableEntry, TableRole};
@@ -37,6 +38,7 @@ pub(crate) fn open_table(
     }
     let container = opened?;
     let container = container.as_ref();
+    OpeningWarnings::add(session, container.warnings());
     match &options.dataset {
         Some(name) => named(container, path, name),
         None => {

@@ -276,3 +276,30 @@ fn results_are_written_as_pictures() {
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }
+
+/// The warnings of a file that a statement opens, once.
+#[test]
+fn files_in_statements_give_warnings() {
+    let query = "SELECT count(*) FROM 'tests/data/netcdf/cut.nc#t2m'";
+    let ran = run(&["-c", query, "-c", query]);
+    let warning = "warning: tests/data/netcdf/cut.nc: the file has 1180 bytes, but its variables end at byte 1380; \
+                   the missing cells cannot be read\n";
+    assert_eq!(text(&ran.stderr), warning);
+    answer(&["-q", "-c", query]);
+    let create = "CREATE EXTERNAL TABLE t STORED AS NETCDF LOCATION 'tests/data/netcdf/cut.nc#t2m'";
+    assert_eq!(text(&run(&["-c", create]).stderr), warning);
+}
+
+#[test]
+fn geometries_are_not_written_to_parquet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.parquet");
+    let path = path.to_str().unwrap();
+    let query = "SELECT ST_GeomFromText('POINT(3 4)') AS g";
+    let copy = format!("COPY ({query}) TO '{path}'");
+    for arguments in [["-o", path, "-c", query].as_slice(), &["-c", &copy]] {
+        let message = complaint(arguments);
+        assert!(message.contains("copy ST_AsBinary(g) instead"), "{message}");
+    }
+    assert!(!Path::new(path).exists());
+}

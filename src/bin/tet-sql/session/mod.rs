@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tet_sql::ClusterAccess;
 use tet_sql::provider::catalog::files::{FileSession, Input};
 use tet_sql::provider::error::describe;
-use tet_sql::{Access, ArrayOptions, ArraySettings, Unpack};
+use tet_sql::{Access, ArrayOptions, ArraySettings, OpeningWarnings, Unpack};
 
 /// The schemas that are not files.
 pub const OWN_SCHEMAS: [&str; 2] = ["public", "information_schema"];
@@ -55,6 +55,15 @@ pub struct Session {
     pub files: Vec<PathBuf>,
 }
 
+/// Writes the warnings of the files that statements have opened, each once.
+pub fn write_opening_warnings(context: &SessionContext) {
+    let found = context.state_ref().read().config().get_extension();
+    let found = found.map_or_else(Vec::new, |found: Arc<OpeningWarnings>| found.take());
+    for warning in &found {
+        messages::warning(warning);
+    }
+}
+
 /// Opens the files. The first one becomes the default schema. Its memory budget applies if the
 /// settings have no memory limit.
 pub async fn open(settings: Settings) -> Result<Session, Failure> {
@@ -65,6 +74,9 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         .with_target_partitions(settings.threads)
         .with_information_schema(true)
         .with_option_extension(defaults);
+    if !settings.quiet {
+        config.set_extension(Arc::new(OpeningWarnings::default()));
+    }
     #[cfg(feature = "cluster")]
     config.set_extension(Arc::new(settings.cluster));
     for (name, value) in &settings.settings {

@@ -21,6 +21,7 @@ use crate::output::progress::Progress;
 use crate::output::sink::Sink;
 use crate::output::{self, Output, SharedOutput, Target};
 use crate::session::worker_threads::Cancellation;
+use crate::session::write_opening_warnings;
 use crate::statement::outcome::{Error, Outcome};
 use crate::statement::reading::Reading;
 use crate::statement::rewrite::rewritten;
@@ -77,7 +78,9 @@ async fn run(
     let sql = sql.as_ref();
     // One copy for the whole statement: copying a session copies the names of all functions.
     let state = context.state();
-    let plan = tet_sql::create_logical_plan(&state, sql).await?;
+    let plan = tet_sql::create_logical_plan(&state, sql).await;
+    write_opening_warnings(context);
+    let plan = plan?;
     if manner.read_only && writes(&plan)? {
         return Err(Failure::message("--read-only: statements that write are refused").into());
     }
@@ -89,7 +92,9 @@ async fn run(
     };
     let frame = match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-            context.execute_logical_plan(plan).await?
+            let frame = context.execute_logical_plan(plan).await;
+            write_opening_warnings(context);
+            frame?
         }
         _ => DataFrame::new(state, plan),
     };
