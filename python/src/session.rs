@@ -29,7 +29,7 @@ pub struct Session {
     context: SessionContext,
     /// The warnings of the files that the session has opened.
     opened: Vec<String>,
-    /// Those of files that statements open.
+    /// The warnings of the files that statements open.
     opening: Arc<OpeningWarnings>,
 }
 

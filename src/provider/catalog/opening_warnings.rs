@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use datafusion::prelude::SessionConfig;
 
-/// The maximum number of different warnings of a session.
+/// The maximum number of different warnings of a session. Further ones are dropped.
 const MAX_WARNINGS: usize = 1000;
 
 /// The warnings of files that statements open, such as `FROM 'weather.nc'` and `CREATE EXTERNAL TABLE`. They are
@@ -18,7 +18,7 @@ pub struct OpeningWarnings(Mutex<Warnings>);
 struct Warnings {
     /// All warnings since the session began.
     known: HashSet<String>,
-    /// Those that were not taken yet.
+    /// The warnings that [`OpeningWarnings::take`] has not returned yet.
     new: Vec<String>,
 }
 

@@ -60,6 +60,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{AsArray, Float64Array, Int32Array, StructArray, UnionArray};
+    use arrow::buffer::NullBuffer;
     use arrow::datatypes::{Field, UnionFields};
 
     use super::*;
@@ -80,10 +81,9 @@ mod tests {
         let union: ArrayRef = Arc::new(union.unwrap());
         let field = Field::new("union", union.data_type().clone(), true);
         let column: ArrayRef = Arc::new(StructArray::from(vec![(Arc::new(field), union)]));
-        let rows = UInt32Array::from(vec![Some(2), None, Some(1), Some(0)]);
         // The number of a null row means nothing.
-        let numbers = vec![2, u32::MAX, 1, 0];
-        let rows = UInt32Array::new(numbers.into(), rows.nulls().cloned());
+        let nulls = NullBuffer::from(vec![true, false, true, true]);
+        let rows = UInt32Array::new(vec![2, u32::MAX, 1, 0].into(), Some(nulls));
         let found = take_or_null(&column, &rows).unwrap();
         assert!(found.is_null(1));
         let found = found.as_struct().column(0).as_union();

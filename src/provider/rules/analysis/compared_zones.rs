@@ -6,11 +6,11 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::{InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator, cast};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, Operator, cast};
 
-use crate::provider::rules::analysis::is_comparison;
+use crate::provider::rules::analysis::{is_comparison, map_operands};
 
 /// The functions whose result is one of their arguments.
 const CHOICES: [&str; 7] = [
@@ -58,23 +58,7 @@ impl FunctionRewrite for ComparedZones {
         let Some(zone) = mixed_zone(&operands, schema) else {
             return Ok(Transformed::no(expr));
         };
-        let utc = |operand: Expr| in_utc(operand, schema);
-        let boxed = |operand: Box<Expr>| Box::new(utc(*operand));
         Ok(Transformed::yes(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                Expr::BinaryExpr(BinaryExpr::new(boxed(left), op, boxed(right)))
-            }
-            Expr::Between(between) => Expr::Between(Between {
-                expr: boxed(between.expr),
-                low: boxed(between.low),
-                high: boxed(between.high),
-                negated: between.negated,
-            }),
-            Expr::InList(list) => Expr::InList(InList {
-                expr: boxed(list.expr),
-                list: list.list.into_iter().map(utc).collect(),
-                negated: list.negated,
-            }),
             Expr::ScalarFunction(function) => {
                 let args = function.args.into_iter();
                 Expr::ScalarFunction(ScalarFunction {
@@ -82,7 +66,7 @@ impl FunctionRewrite for ComparedZones {
                     ..function
                 })
             }
-            other => other,
+            other => map_operands(other, |operand| in_utc(operand, schema)),
         }))
     }
 }

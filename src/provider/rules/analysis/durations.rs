@@ -4,13 +4,12 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, ScalarUDF};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF};
 
 use crate::provider::functions::times::interval_length::IntervalLength;
 use crate::provider::functions::times::interval_product::IntervalProduct;
-use crate::provider::rules::analysis::is_comparison;
+use crate::provider::rules::analysis::{is_comparison, map_operands};
 
 /// Replaces intervals that are compared with durations by their lengths, in the unit of the
 /// durations:
@@ -51,24 +50,7 @@ impl FunctionRewrite for ComparedDurations {
             true => ScalarUDF::from(IntervalLength::new(unit)).call(vec![operand]),
             false => operand,
         };
-        let boxed = |operand: Box<Expr>| Box::new(length(*operand));
-        Ok(Transformed::yes(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                Expr::BinaryExpr(BinaryExpr::new(boxed(left), op, boxed(right)))
-            }
-            Expr::Between(between) => Expr::Between(Between {
-                expr: boxed(between.expr),
-                low: boxed(between.low),
-                high: boxed(between.high),
-                negated: between.negated,
-            }),
-            Expr::InList(list) => Expr::InList(InList {
-                expr: boxed(list.expr),
-                list: list.list.into_iter().map(length).collect(),
-                negated: list.negated,
-            }),
-            other => other,
-        }))
+        Ok(Transformed::yes(map_operands(expr, length)))
     }
 }
 

@@ -19,7 +19,8 @@ use durations::ComparedDurations;
 use fixed_sizes::FixedSizes;
 use written_times::WrittenTimes;
 
-use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
 /// Returns `true` for operators that compare two values.
 fn is_comparison(op: Operator) -> bool {
@@ -34,4 +35,26 @@ fn is_comparison(op: Operator) -> bool {
             | Operator::IsDistinctFrom
             | Operator::IsNotDistinctFrom
     )
+}
+
+/// Replaces the operands of a binary operator, BETWEEN or an IN list. Returns other expressions as they are.
+fn map_operands(expr: Expr, replace: impl Fn(Expr) -> Expr) -> Expr {
+    let boxed = |operand: Box<Expr>| Box::new(replace(*operand));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            Expr::BinaryExpr(BinaryExpr::new(boxed(left), op, boxed(right)))
+        }
+        Expr::Between(between) => Expr::Between(Between {
+            expr: boxed(between.expr),
+            low: boxed(between.low),
+            high: boxed(between.high),
+            negated: between.negated,
+        }),
+        Expr::InList(list) => Expr::InList(InList {
+            expr: boxed(list.expr),
+            list: list.list.into_iter().map(&replace).collect(),
+            negated: list.negated,
+        }),
+        other => other,
+    }
 }

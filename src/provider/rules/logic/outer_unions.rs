@@ -9,7 +9,7 @@ use arrow::array::{Array, AsArray, UInt32Array};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::utils::take_function_args;
-use datafusion::common::{Column, DFSchema, Result, internal_err};
+use datafusion::common::{Column, Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs,
@@ -84,8 +84,9 @@ fn with_null_unions(join: Join) -> Result<Transformed<LogicalPlan>> {
     let marked = |side: usize| match is_marked[side] {
         false => Ok(Arc::clone(sides[side])),
         true => {
-            let all = columns_of(sides[side].schema());
-            let all = all.chain([lit(true).alias(MARKS[side])]);
+            let columns = sides[side].schema().iter();
+            let columns = columns.map(|column| Expr::Column(Column::from(column)));
+            let all = columns.chain([lit(true).alias(MARKS[side])]);
             let builder = LogicalPlanBuilder::from(Arc::clone(sides[side])).project(all)?;
             builder.build().map(Arc::new)
         }
@@ -107,11 +108,6 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),
         _ => false,
     }
-}
-
-fn columns_of(schema: &DFSchema) -> impl Iterator<Item = Expr> {
-    let columns = schema.iter();
-    columns.map(|column| Expr::Column(Column::from(column)))
 }
 
 /// Returns its second argument where the first one is not null, and null elsewhere.
