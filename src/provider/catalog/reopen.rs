@@ -16,6 +16,7 @@ use crate::provider::catalog::open_tables::{OpenFile, OpenTables};
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::join::reindexed::ReindexedGrid;
 use crate::provider::scan::grid::repeated::RepeatedGrid;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::recipe::{Recipe, TableRecipe};
@@ -75,6 +76,17 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
                 None => plan_err!("the recipe of {} does not match its grid", values.name()),
             }
         }
+        Recipe::Reindexed {
+            values,
+            grid,
+            positions,
+        } => {
+            let (values, grid) = (only_grid(values, session)?, only_grid(grid, session)?);
+            match ReindexedGrid::try_new(&values, &grid, terms_of(positions)) {
+                Some(reindexed) => Ok(Arc::new(GridTable::new(Arc::new(reindexed)))),
+                None => plan_err!("the recipe of {} does not match its grid", values.name()),
+            }
+        }
         Recipe::KeyIndex { grid, terms } => {
             let grid = only_grid(grid, session)?;
             let lengths: Vec<u64> = grid.axes().iter().map(Axis::length).collect();
@@ -86,14 +98,18 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
             if !are_whole {
                 return plan_err!("the recipe of {} does not match its grid", grid.name());
             }
-            let terms = terms.iter().map(|(axes, terms)| KeyTerms {
-                axes: axes.clone(),
-                terms: terms.as_slice().into(),
-            });
-            let grid = KeyIndexGrid::new(&grid, terms.collect());
+            let grid = KeyIndexGrid::new(&grid, terms_of(terms));
             Ok(Arc::new(GridTable::new(Arc::new(grid))))
         }
     }
+}
+
+fn terms_of(terms: &[(Vec<usize>, Vec<u32>)]) -> Vec<KeyTerms> {
+    let terms = terms.iter().map(|(axes, terms)| KeyTerms {
+        axes: axes.clone(),
+        terms: terms.as_slice().into(),
+    });
+    terms.collect()
 }
 
 fn only_grid(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn GridSource>> {

@@ -152,7 +152,7 @@ impl Roots {
             Recipe::Aligned { grids, .. } => {
                 grids.iter_mut().try_for_each(|recipe| self.admit(recipe))
             }
-            Recipe::Repeated { values, grid, .. } => {
+            Recipe::Repeated { values, grid, .. } | Recipe::Reindexed { values, grid, .. } => {
                 self.admit(values)?;
                 self.admit(grid)
             }

@@ -91,18 +91,25 @@ impl AlignedGrids {
         let window = self.grid.window(chunk);
         let mut bytes = 0u64;
         for grid in self.grids_read() {
-            let touched = grid.chunk_grid().chunks_in(&window);
-            let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
-            // Assume that all chunks are as large as the first. There may be too many to look up.
-            let count: u64 = touched
-                .iter()
-                .map(|range| range.end - range.start)
-                .product();
-            let of_first = bytes_of(grid.as_ref(), &first)?;
-            bytes = bytes.saturating_add(of_first.saturating_mul(count));
+            let of_grid = |chunk: &[u64]| bytes_of(grid.as_ref(), chunk);
+            bytes = bytes.saturating_add(sum_over_chunks(grid.as_ref(), &window, &of_grid)?);
         }
         Ok(bytes)
     }
+}
+
+/// Adds up `bytes_of` over the chunks of a grid that a window touches. Assumes that all of them are as large as the
+/// first, because there may be too many to look up.
+pub(super) fn sum_over_chunks(
+    grid: &dyn GridSource,
+    window: &Window,
+    bytes_of: &dyn Fn(&[u64]) -> Result<u64>,
+) -> Result<u64> {
+    let touched = grid.chunk_grid().chunks_in(window);
+    let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
+    let count = touched.iter().map(|range| range.end - range.start);
+    let of_first = bytes_of(&first)?;
+    Ok(of_first.saturating_mul(count.product()))
 }
 
 /// Returns the windows by which all grids can be read with as little repeated decoding as memory

@@ -3,5 +3,7 @@
 pub mod aligned;
 mod aligned_reader;
 pub mod lookup;
+mod pair;
+pub(crate) mod reindexed;
 pub(crate) mod side;
 pub mod zip;

@@ -1,4 +1,4 @@
-//! Replaces joins of arrays on all of their dimensions by a single scan of both arrays.
+//! Replaces joins of arrays on all dimensions of one of them by a single scan of both arrays.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -14,9 +15,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::ArraySettings;
-use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
+use crate::provider::join::aligned::AlignedGrids;
+use crate::provider::join::pair::Pair;
 use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
@@ -26,11 +27,14 @@ use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 
-/// Replaces joins of two arrays on all of their dimensions by one scan of both, if their
-/// coordinates are equal. Chunks with the same cells are read together, and nothing is hashed.
+/// Replaces joins of two arrays on all dimensions of one of them by one scan of both. Cells that match are read together,
+/// and nothing is hashed.
 ///
-/// The rule leaves a join unchanged if the axes overlap only in part, if coordinates repeat, or if
-/// filters leave rows of one side without a match.
+/// Either the axes of both arrays have equal coordinates, or the dimensions of one array are equal to expressions over
+/// dimensions of the other, such as `init + lead = time`; see [`reindexed`](super::reindexed).
+///
+/// The rule leaves a join unchanged if coordinates repeat, if an outer join has rows without a match, or if
+/// chunks would be decoded many times.
 ///
 /// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of
 /// [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates), which then computes aggregates
@@ -59,7 +63,10 @@ impl PhysicalOptimizerRule for ZipJoins {
             if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
                 zip(join, config)
             } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-                narrow(projection, plan, config)
+                match narrow(projection, plan, config)? {
+                    Some(narrowed) => Ok(Some(narrowed)),
+                    None => zip_below(plan, config),
+                }
             } else {
                 Ok(None)
             }
@@ -97,19 +104,12 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         || (fills_left && !left.below.conjuncts.is_empty())
         || (fills_right && !right.below.conjuncts.is_empty())
         || (kind != JoinType::Inner && join.filter().is_some())
-        || !is_on_all_dimensions(join, &left, &right)?
-        || !have_same_axes(left.part.grid.axes(), right.part.grid.axes())
     {
         return Ok(None);
     }
-    if !outputs_both(kind, &left.part.selection, &right.part.selection) {
+    let Some(pair) = Pair::of(join, &left, &right)? else {
         return Ok(None);
-    }
-
-    let grids = [&left, &right].map(|side| Arc::clone(&side.part.grid));
-    if grid_of_largest(&grids).is_none() {
-        return Ok(None);
-    }
+    };
     // The join condition would be evaluated on rows that the inputs filter out, and might fail
     // there.
     let leaves_rows_out = !(left.below.conjuncts.is_empty() && right.below.conjuncts.is_empty());
@@ -120,10 +120,15 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     {
         return Ok(None);
     }
+    let grids = [Arc::clone(&pair.first.part.grid), Arc::clone(&pair.second)];
+    let mut sides = [("left", fills_left), ("right", fills_right)];
+    if !pair.is_left_first {
+        sides.reverse();
+    }
     let grid: Arc<dyn GridSource> = Arc::new(AlignedGrids::new(
         format!("zip({}, {})", grids[0].name(), grids[1].name()),
         &grids,
-        attributes(&grids, [fills_left, fills_right]),
+        attributes(&grids, sides),
     ));
     let source = Arc::new(GridTable::new(Arc::clone(&grid)));
     let schema = Arc::clone(source.schema());
@@ -131,31 +136,30 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         let field = schema.fields().get(number)?;
         Some(Arc::new(Column::new(field.name(), number)))
     };
-    // The columns of the left table keep their indices, and the attributes of the right table
+    // The columns of the first table keep their indices, and the attributes of the second table
     // follow.
-    let dimensions = grid.axes().len();
-    let shift = grids[0].attributes().len();
-    let of_left = |expr: &Arc<dyn PhysicalExpr>| replace_columns(expr, &column);
-    let of_right = |expr: &Arc<dyn PhysicalExpr>| {
-        replace_columns(expr, &|number| {
-            column(if number < dimensions {
-                number
-            } else {
-                number + shift
-            })
+    let before = grid.axes().len() + grids[0].attributes().len();
+    let of_first = |expr: &Arc<dyn PhysicalExpr>| replace_columns(expr, &column);
+    let dimensions = pair.dimensions.iter().map(of_first);
+    let dimensions = dimensions.collect::<Result<Vec<_>>>()?;
+    let of_second = |expr: &Arc<dyn PhysicalExpr>| {
+        replace_columns(expr, &|number| match number.checked_sub(dimensions.len()) {
+            Some(attribute) => column(before + attribute),
+            None => dimensions.get(number).cloned(),
         })
     };
-    let all = |side: &Side, change: &dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<_>| {
-        let columns = side.below.columns.iter().map(change);
-        let conjuncts = side.below.conjuncts.iter().map(change);
-        Ok::<_, datafusion::error::DataFusionError>((
-            columns.collect::<Result<Vec<_>>>()?,
-            conjuncts.collect::<Result<Vec<_>>>()?,
-        ))
+    let change = |side: &Side, expr: &Arc<dyn PhysicalExpr>| match std::ptr::eq(side, pair.first) {
+        true => of_first(expr),
+        false => of_second(expr),
     };
-    let (left_columns, mut conjuncts) = all(&left, &of_left)?;
-    let (right_columns, more) = all(&right, &of_right)?;
-    conjuncts.extend(more);
+    let all = |side: &Side, exprs: &[Arc<dyn PhysicalExpr>]| {
+        let changed = exprs.iter().map(|expr| change(side, expr));
+        changed.collect::<Result<Vec<_>>>()
+    };
+    let left_columns = all(&left, &left.below.columns)?;
+    let right_columns = all(&right, &right.below.columns)?;
+    let mut conjuncts = all(&left, &left.below.conjuncts)?;
+    conjuncts.extend(all(&right, &right.below.conjuncts)?);
     if let Some(filter) = join.filter() {
         if is_volatile(filter.expression()) {
             return Ok(None);
@@ -175,25 +179,50 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         output = projection.iter().map(|n| Arc::clone(&output[*n])).collect();
     }
 
-    let mut filters = Vec::new();
-    for (side, change) in [
-        (
-            &left,
-            &of_left as &dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<_>,
-        ),
-        (&right, &of_right),
-    ] {
-        let own = &side.below.node.plan().selected_by.filters;
-        for filter in own {
-            filters.push(change(filter)?);
+    let mut fields = output.iter().zip(join.schema().fields().to_vec());
+    let becomes_nullable =
+        fields.any(|(expr, field)| !field.is_nullable() && expr.nullable(&schema).unwrap_or(true));
+    if becomes_nullable {
+        return Ok(None);
+    }
+
+    let mut filters = pair
+        .bounds
+        .iter()
+        .map(of_first)
+        .collect::<Result<Vec<_>>>()?;
+    for side in [&left, &right] {
+        filters.extend(all(side, &side.below.node.plan().selected_by.filters)?);
+    }
+    if pair.is_reindexed {
+        // A filter over one dimension may have become a filter over several, which selects too many cells.
+        let over_several = filters.iter().filter(|filter| {
+            let columns = collect_columns(filter);
+            columns.len() > 1
+                && columns
+                    .iter()
+                    .all(|column| column.index() < grid.axes().len())
+                && !conjuncts.contains(filter)
+        });
+        let over_several: Vec<_> = over_several.cloned().collect();
+        // Conjuncts would be evaluated on these cells as well.
+        if !over_several.is_empty() && conjuncts.iter().any(may_fail) {
+            return Ok(None);
         }
+        conjuncts.extend(over_several);
     }
     let selected_by = SelectArguments {
         filters,
         columns: (0..schema.fields().len()).collect(),
     };
-    let SelectedBlocks { blocks, kept, .. } =
-        source.select(&selected_by.filters, &selected_by.columns, &options)?;
+    let SelectedBlocks {
+        blocks,
+        kept,
+        residual,
+    } = source.select(&selected_by.filters, &selected_by.columns, &options)?;
+    if pair.is_reindexed && !residual.is_empty() {
+        return Ok(None);
+    }
     let projection = columns_in(output.iter().chain(&conjuncts));
     let plan = ScanPlan {
         columns: projection.clone(),
@@ -221,6 +250,28 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         dynamic_filter: None,
     };
     plan_of(rows, &join.schema()).map(Some)
+}
+
+/// Replaces the join below a projection by a scan of the columns that the projection uses, if all columns of the
+/// join cannot be scanned.
+fn zip_below(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(below) = InlinedInput::of(plan)? else {
+        return Ok(None);
+    };
+    let Some(join) = below.node.downcast_ref::<HashJoinExec>() else {
+        return Ok(None);
+    };
+    let used = columns_in(below.columns.iter().chain(&below.conjuncts));
+    if used.is_empty() || used.len() == join.schema().fields().len() {
+        return Ok(None);
+    }
+    match zip(&join.with_projection(Some(used.clone()))?, config)? {
+        Some(zipped) => below.over_narrowed(zipped, &used, &plan.schema()).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Narrows the scan of a replaced join to the columns that the projection above needs. A join
@@ -260,51 +311,16 @@ fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn 
     rows.over_narrowed(rows.node.clone().into_exec(), &read, schema)
 }
 
-/// Returns `true` if the join keys are the dimensions of both sides, each paired with its
-/// counterpart.
-fn is_on_all_dimensions(join: &HashJoinExec, left: &Side, right: &Side) -> Result<bool> {
-    let mut keys = BTreeSet::new();
-    for (of_left, of_right) in join.on() {
-        match (left.dimension(of_left)?, right.dimension(of_right)?) {
-            (Some(one), Some(other)) if one == other => keys.insert(one),
-            _ => return Ok(false),
-        };
-    }
-    let dimensions = left.part.grid.axes().len();
-    Ok(dimensions == right.part.grid.axes().len() && keys.into_iter().eq(0..dimensions))
-}
-
-/// Returns `true` if every cell has exactly one match, at the same indices: all coordinates are
-/// equal and unique. Unreadable coordinates give `false`; the scan reports them.
-fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
-    left.iter().zip(right).all(|(one, other)| {
-        one.has_same_coordinates(other).unwrap_or(false)
-            && one.has_unique_coordinates().unwrap_or(false)
-    })
-}
-
-/// Returns `true` if the join outputs just the cells that are selected on both sides, and none that
-/// is selected on one side only.
-fn outputs_both(kind: JoinType, left: &Selection, right: &Selection) -> bool {
-    let both = left.intersect(right);
-    match kind {
-        JoinType::Left => both == *left,
-        JoinType::Right => both == *right,
-        JoinType::Full => both == *left && both == *right,
-        _ => true,
-    }
-}
-
 /// Returns the attributes of both grids under distinct names, nullable where the join may fill in
-/// nulls.
-fn attributes(grids: &[Arc<dyn GridSource>; 2], are_nullable: [bool; 2]) -> Vec<FieldRef> {
+/// nulls. `sides` has the name of each side of the join, and `true` if the join may fill in its attributes.
+fn attributes(grids: &[Arc<dyn GridSource>; 2], sides: [(&str, bool); 2]) -> Vec<FieldRef> {
     let mut taken: BTreeSet<String> = grids[0]
         .axes()
         .iter()
         .map(|axis| axis.name().into())
         .collect();
     let mut attributes = Vec::new();
-    for ((grid, side), is_nullable) in grids.iter().zip(["left", "right"]).zip(are_nullable) {
+    for (grid, (side, is_nullable)) in grids.iter().zip(sides) {
         for field in grid.attributes() {
             let mut name = format!("{side}.{}", field.name());
             while !taken.insert(name.clone()) {
@@ -408,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_coordinates_are_left_alone() {
+    async fn coordinates_that_overlap_in_part() {
         let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT a.value - c.value FROM a JOIN c USING (time, lat, lon)";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
@@ -420,12 +436,9 @@ mod tests {
         CooperativeExec
           DataSourceExec: tet=c, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
     -- after
-    ProjectionExec: expr=[value@0 - value@1 as a.value - c.value]
-      HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[value@3, value@7]
-        CoalescePartitionsExec
-          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value]
-        CooperativeExec
-          DataSourceExec: tet=c, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    ProjectionExec: expr=[left.value@1 - right.value@0 as a.value - c.value]
+      CooperativeExec
+        DataSourceExec: tet=zip(c, reindexed(a)), slice=[time: all, lat: 4 of 5, lon: all], chunks=8 of 12, projection=[right.value, left.value]
     ");
     }
 }

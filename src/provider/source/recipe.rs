@@ -47,6 +47,16 @@ pub enum Recipe {
         /// For each axis of the array, the axis of the grid.
         axes: Vec<usize>,
     },
+    /// An array on the axes of another grid, for a join of both.
+    Reindexed {
+        /// The recipe of a table that consists of the array alone.
+        values: Box<Recipe>,
+        /// The recipe of a table that consists of the grid alone.
+        grid: Box<Recipe>,
+        /// For each axis of the array, axes of the grid, ascending, with the index along the axis of the
+        /// array of all combinations of indices along them.
+        positions: Vec<(Vec<usize>, Vec<u32>)>,
+    },
     /// The key indices of a grid's cells, for a join on expressions over its dimensions.
     KeyIndex {
         /// The recipe of a table that consists of the grid alone.

@@ -48,6 +48,7 @@ fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
 #[tokio::test]
 async fn joins_on_dimensions_look_up_their_matches() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    rows(&ctx, "SET tet.zip_joins = false").await;
     const TABLE: &str = "(VALUES (-20, 1, 'x'), (0, 2, 'y'), (0, 3, 'z'), (99, 4, 'w'), (NULL, 5, 'v')) t(lat, k, name)";
     for (from, is_taken) in [
         ("a JOIN flat USING (lat, lon)".to_string(), true),

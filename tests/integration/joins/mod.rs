@@ -8,6 +8,7 @@ mod generated_conditions;
 mod lookup;
 mod many_files;
 mod polygons;
+mod reindexed;
 mod same_names;
 mod unknown_sizes;
 mod zip;

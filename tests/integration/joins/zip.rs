@@ -100,11 +100,11 @@ async fn joins_on_all_dimensions_become_one_scan() {
         (format!("SELECT * FROM a LEFT JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
         (format!("SELECT * FROM a LEFT JOIN b {ON} AND a.value > b.value"), false),
         (format!("SELECT * FROM a FULL JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
-        // Not zipped: joins that leave out a dimension, match different dimensions, have different
-        // or duplicate coordinates, or limit the rows of an input.
+        // Joins that leave out a dimension, have different or duplicate coordinates, or limit the rows of an
+        // input; and joins on other dimensions, which read one array on the axes of the other.
         ("SELECT a.value, b.value FROM a JOIN b USING (time, lat)".into(), false),
-        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.lon AND a.lat = b.lat AND a.lon = b.time".into(), false),
-        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.time + 1 AND a.lat = b.lat AND a.lon = b.lon".into(), false),
+        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.lon AND a.lat = b.lat AND a.lon = b.time".into(), true),
+        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.time + 1 AND a.lat = b.lat AND a.lon = b.lon".into(), true),
         ("SELECT * FROM a JOIN shifted USING (time, lat, lon)".into(), false),
         ("SELECT * FROM repeated x JOIN repeated y USING (time, lat, lon)".into(), false),
         ("SELECT a.value - flat.value FROM a JOIN flat USING (lat, lon)".into(), false),

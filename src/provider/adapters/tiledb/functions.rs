@@ -75,7 +75,7 @@ fn set_time(recipe: &mut Recipe, time: &str) -> crate::ArrayOptions {
             let options = grids.iter_mut().map(|recipe| set_time(recipe, time));
             options.last().unwrap_or_default()
         }
-        Recipe::Repeated { grid, values, .. } => {
+        Recipe::Repeated { grid, values, .. } | Recipe::Reindexed { grid, values, .. } => {
             set_time(values, time);
             set_time(grid, time)
         }
@@ -107,7 +107,9 @@ fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
         }
         Recipe::Files { files, .. } => files.iter().map(|(_, recipe)| recipe).collect(),
         Recipe::Aligned { grids, .. } => grids.iter().collect(),
-        Recipe::Repeated { grid, values, .. } => vec![grid, values],
+        Recipe::Repeated { grid, values, .. } | Recipe::Reindexed { grid, values, .. } => {
+            vec![grid, values]
+        }
         Recipe::KeyIndex { grid, .. } => vec![grid],
     };
     for recipe in inner {

@@ -17,6 +17,7 @@ use crate::provider::catalog::description::{
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::join::lookup::term_lines::TermLines;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     BlockSource, FetchedBlock, GridSelection, GridSource, ReadCounts, WindowReader,
@@ -147,8 +148,7 @@ impl GridSource for KeyIndexGrid {
             copies: attributes.len(),
             terms: Arc::clone(&self.terms),
             shape: axes.collect(),
-            window: Vec::new(),
-            indices: Vec::new(),
+            lines: TermLines::default(),
         }))
     }
 
@@ -180,55 +180,12 @@ struct KeyIndexReader {
     terms: Arc<[KeyTerms]>,
     /// The shape of the whole grid.
     shape: Vec<u64>,
-    window: Vec<Range<u64>>,
-    /// The indices of the current cell along the axes of the whole grid.
-    indices: Vec<u64>,
-}
-
-impl KeyIndexReader {
-    /// Appends the key indices of a run of cells of the window.
-    fn append(&mut self, run: Range<u64>, indices: &mut Vec<u32>) {
-        let Some(last) = self.window.last() else {
-            return;
-        };
-        let length = (last.end - last.start).max(1);
-        let mut cell = run.start;
-        while cell < run.end {
-            let line_end = ((cell / length + 1) * length).min(run.end);
-            let mut rest = cell;
-            for (indices, range) in self.indices.iter_mut().zip(&self.window).rev() {
-                let extent = (range.end - range.start).max(1);
-                *indices = range.start + rest % extent;
-                rest /= extent;
-            }
-            let count = (line_end - cell) as usize;
-            let mut base = 0;
-            let mut along: Option<&[u32]> = None;
-            for KeyTerms { axes, terms } in self.terms.iter() {
-                let start = axes.iter().fold(0, |start, axis| {
-                    start * self.shape[*axis] as usize + self.indices[*axis] as usize
-                });
-                match axes.last() {
-                    // The terms of cells along the last axis are contiguous.
-                    Some(axis) if axis + 1 == self.shape.len() => {
-                        along = Some(&terms[start..][..count]);
-                    }
-                    _ => base = u32::saturating_add(base, terms[start]),
-                }
-            }
-            match along {
-                Some(along) => indices.extend(along.iter().map(|term| term.saturating_add(base))),
-                None => indices.extend(std::iter::repeat_n(base, count)),
-            }
-            cell = line_end;
-        }
-    }
+    lines: TermLines,
 }
 
 impl WindowReader for KeyIndexReader {
     fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
-        self.window = window.ranges().to_vec();
-        self.indices = vec![0; self.window.len()];
+        self.lines = TermLines::new(self.shape.clone(), window.ranges().to_vec());
         Ok(())
     }
 
@@ -244,7 +201,14 @@ impl WindowReader for KeyIndexReader {
         let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let mut indices = Vec::with_capacity(count as usize);
         for run in runs {
-            self.append(run.clone(), &mut indices);
+            let lines = &mut self.lines;
+            lines.visit(&self.terms, run.clone(), |line| match line.along {
+                Some(along) => {
+                    let terms = along.iter().map(|term| term.saturating_add(line.base));
+                    indices.extend(terms);
+                }
+                None => indices.extend(std::iter::repeat_n(line.base, line.count)),
+            });
         }
         let indices: ArrayRef = Arc::new(UInt32Array::from(indices));
         Ok(vec![indices; self.copies])

@@ -22,7 +22,7 @@ const MAX_KEY_INDICES: u64 = 1 << 26;
 /// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
 const MANY_KEY_INDICES: u64 = 1 << 16;
 /// The key index of a row of the build side that matches no cell of the probe side.
-pub(super) const NO_KEY: u32 = u32::MAX;
+pub(in crate::provider::join) const NO_KEY: u32 = u32::MAX;
 
 /// The maximum number of combinations of indices that one [`KeyPart`] evaluates for all grids of a
 /// table. Consecutive grids with the same coordinates are evaluated once.
@@ -247,17 +247,17 @@ impl ProbeKeys {
 }
 
 /// Keys on the selected coordinates along some axes.
-struct EvaluatedKeys {
+pub(super) struct EvaluatedKeys {
     cells: Cells,
     /// The number of combinations of indices along the axes.
     combinations: u64,
     /// The values of each key, for every selected combination.
-    values: Vec<ArrayRef>,
+    pub values: Vec<ArrayRef>,
 }
 
 /// Evaluates keys over the dimensions of these axes on the selected coordinates. Returns `None` if
 /// a key fails on a coordinate, or if there are too many combinations.
-fn evaluate(
+pub(super) fn evaluate(
     axes: &[usize],
     exprs: &[&Arc<dyn PhysicalExpr>],
     part: &GridSelection,
@@ -315,7 +315,7 @@ fn have_same_axes(axes: &[usize], one: &GridSelection, other: &GridSelection) ->
 impl EvaluatedKeys {
     /// Returns the term of each combination of indices. `numbers` has the number of each selected
     /// combination. Combinations without a number get the term `none`.
-    fn terms(&self, numbers: Vec<Option<u32>>, none: u32, stride: u32) -> Arc<[u32]> {
+    pub fn terms(&self, numbers: Vec<Option<u32>>, none: u32, stride: u32) -> Arc<[u32]> {
         let mut terms = vec![none; self.combinations as usize];
         let mut runs = Vec::new();
         self.cells.runs(0..self.cells.rows(), &mut runs);

@@ -37,10 +37,12 @@ mod distinct_keys;
 pub(crate) mod encoded;
 pub(in crate::provider) mod grouped;
 pub(crate) mod key_index_grid;
+pub(in crate::provider::join) mod key_positions;
 pub(in crate::provider) mod keys;
 mod operator;
 mod probe;
 pub(crate) mod rule;
+pub(in crate::provider::join) mod term_lines;
 
 pub use operator::ArrayLookupJoinExec;
 pub use rule::LookupJoins;

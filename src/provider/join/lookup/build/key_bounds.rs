@@ -18,6 +18,21 @@ use crate::provider::planning::value_set::is_float_zero;
 /// The maximum number of values of a key that a predicate lists.
 const MAX_LISTED: usize = 1000;
 
+/// Returns a predicate that holds for all values of `key` that are between the min and max of
+/// `values`; `None` if their type has no order. `schema` has the columns of `key`.
+pub(in crate::provider::join) fn between_extremes(
+    key: &Arc<dyn PhysicalExpr>,
+    values: &ArrayRef,
+    schema: &Schema,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let mut bounds = KeyBounds::new(std::slice::from_ref(values));
+    bounds.values = None;
+    bounds.update(std::slice::from_ref(values))?;
+    let is_known = bounds.extremes[0].is_some();
+    let predicate = bounds.predicate(std::slice::from_ref(key), schema)?;
+    Ok(is_known.then_some(predicate))
+}
+
 /// Bounds of the join keys: the min and max of each key, and its values if there are few.
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) struct KeyBounds {

@@ -1,7 +1,7 @@
 //! The collected build side of a lookup join.
 
 mod dense;
-mod key_bounds;
+pub(in crate::provider::join) mod key_bounds;
 pub(super) mod matches;
 
 use std::collections::HashSet;
