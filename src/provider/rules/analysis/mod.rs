@@ -1,6 +1,7 @@
 //! Rewrites of expressions, most of them before DataFusion resolves their types.
 
 mod bounded_functions;
+mod coarse_times;
 mod compared_zones;
 mod duration_windows;
 mod durations;
@@ -13,6 +14,7 @@ pub(crate) use bounded_functions::BoundedFunctions;
 pub(crate) use nearest::ResolveNearest;
 pub(crate) use rewrites::ExpressionRewrites;
 
+use coarse_times::CoarseTimes;
 use compared_zones::ComparedZones;
 use duration_windows::DurationWindows;
 use durations::ComparedDurations;

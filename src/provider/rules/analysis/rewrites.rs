@@ -9,12 +9,12 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::rules::analysis::{
-    ComparedDurations, ComparedZones, DurationWindows, FixedSizes, WrittenTimes,
+    CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, WrittenTimes,
 };
 use crate::provider::rules::names::change_expressions;
 
-/// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`ComparedDurations`] and [`DurationWindows`] to the
-/// expressions of a plan.
+/// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`] and
+/// [`DurationWindows`] to the expressions of a plan.
 ///
 /// DataFusion 55 applies the rewrites that an analyzer has itself, but loses the names of columns in
 /// ROLLUP, CUBE and GROUPING SETS.
@@ -27,10 +27,11 @@ impl AnalyzerRule for ExpressionRewrites {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrites: [&dyn FunctionRewrite; 5] = [
+        let rewrites: [&dyn FunctionRewrite; 6] = [
             &FixedSizes,
             &WrittenTimes,
             &ComparedZones,
+            &CoarseTimes,
             &ComparedDurations,
             &DurationWindows,
         ];

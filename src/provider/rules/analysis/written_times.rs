@@ -11,7 +11,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF, TryCast, lit,
+    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF, TryCast, cast, lit,
 };
 
 use crate::grid::WrittenTime;
@@ -125,7 +125,14 @@ fn within(time: Expr, start: Expr, end: Expr) -> Expr {
 fn rewrite_between(between: &Between, schema: &DFSchema) -> Option<Expr> {
     let (low, high) = (written(&between.low), written(&between.high));
     if low.is_none() && high.is_none() {
-        return None;
+        let data_type = time_type(&between.low, schema)?;
+        let Literal::Instant(instant) = Literal::of(written(&between.expr)?, &data_type)? else {
+            return None;
+        };
+        return Some(Expr::Between(Between {
+            expr: Box::new(instant),
+            ..between.clone()
+        }));
     }
     let data_type = time_type(&between.expr, schema)?;
     let literal = |written: Option<WrittenTime>, unchanged: &Expr| match written {
@@ -209,11 +216,19 @@ impl Literal {
                 Self::Instant(timestamp(time, TimeUnit::Microsecond)?)
             }
             (WrittenTime::Instant { time, .. }, DataType::Timestamp(unit, None)) => {
-                // If the column's unit is too coarse for the literal, comparing as text is still
-                // correct.
-                Self::Instant(timestamp(time, *unit).unwrap_or_else(|| lit(written.to_string())))
+                // `CoarseTimes` compares times of a unit that is too coarse for the literal.
+                let finer = || timestamp(time, sufficient_unit(time));
+                let literal = timestamp(time, *unit).or_else(finer);
+                Self::Instant(literal.unwrap_or_else(|| lit(written.to_string())))
             }
             // The text is a time in the time zone of the column.
+            (WrittenTime::Instant { time, .. }, DataType::Timestamp(unit, Some(zone)))
+                if timestamp(time, *unit).is_none()
+                    && timestamp(time, sufficient_unit(time)).is_some() =>
+            {
+                let data_type = DataType::Timestamp(sufficient_unit(time), Some(Arc::clone(zone)));
+                Self::Instant(cast(lit(written.to_string()), data_type))
+            }
             (WrittenTime::Instant { .. }, _) => Self::Instant(lit(written.to_string())),
             (WrittenTime::Period { start, end }, data_type) => Self::Period {
                 start: first_instant(start, data_type)?,
@@ -233,6 +248,15 @@ fn first_instant(day: NaiveDate, data_type: &DataType) -> Option<Expr> {
         DataType::Timestamp(unit, None) => timestamp(day.into(), *unit),
         DataType::Timestamp(..) => Some(lit(format!("{day}T00:00:00"))),
         _ => Some(lit(day.to_string())),
+    }
+}
+
+/// Returns the coarsest unit below seconds that can represent a time.
+fn sufficient_unit(time: NaiveDateTime) -> TimeUnit {
+    match time.nanosecond() {
+        nanosecond if nanosecond.is_multiple_of(1_000_000) => TimeUnit::Millisecond,
+        nanosecond if nanosecond.is_multiple_of(1_000) => TimeUnit::Microsecond,
+        _ => TimeUnit::Nanosecond,
     }
 }
 
