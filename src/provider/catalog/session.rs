@@ -41,6 +41,7 @@ use crate::provider::rules::analysis::BoundedFunctions;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
 use crate::provider::sql::time_operators::TimeOperators;
+use crate::provider::window::shifts::shifts;
 
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
@@ -209,6 +210,9 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let memory = SessionMemory::of(&ctx);
     for function in functions::aggregates(&memory) {
         ctx.register_udaf(function);
+    }
+    for function in shifts() {
+        ctx.register_udwf(function);
     }
     let own = functions::scalars().into_iter();
     for function in own.chain(functions::replacements()) {

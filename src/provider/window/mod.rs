@@ -25,6 +25,7 @@
 
 mod exec;
 pub(crate) mod plan;
+pub(crate) mod shifts;
 
 pub use exec::operator::ArrayWindowExec;
 pub use plan::rule::AxisWindows;

@@ -10,7 +10,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
-use crate::support::sql::{plan, rows, rows_without, run, sample, write};
+use crate::support::sql::{assert_same_without, plan, rows, rows_without, run, sample, write};
 
 /// `a` over time, lat and lon, and `b` over the same axes with other chunks; `series` over time.
 fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
@@ -284,4 +284,51 @@ async fn little_memory_makes_small_tiles() {
             "{answer:?} {expected:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn windows_along_an_axis_beside_others() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    const SERIES: &str = "PARTITION BY lat, lon ORDER BY time";
+    for (windows, count) in [
+        // The median does not lie along an axis.
+        (
+            format!(
+                "avg(value) OVER ({SERIES} ROWS 3 PRECEDING), median(value) OVER ({SERIES} ROWS 3 PRECEDING)"
+            ),
+            1,
+        ),
+        (
+            format!(
+                "ntile(3) OVER ({SERIES}), lag(value) OVER ({SERIES}), rank() OVER (ORDER BY value), max(value) OVER ({SERIES})"
+            ),
+            1,
+        ),
+        (
+            format!(
+                "rank() OVER (ORDER BY value), row_number() OVER ({SERIES}), median(value) OVER ({SERIES})"
+            ),
+            2,
+        ),
+    ] {
+        let sql = format!("SELECT time, lat, lon, {windows} FROM b");
+        let plan = plan(&ctx, &sql).await;
+        assert!(plan.contains("ArrayWindowExec"), "{plan}");
+        assert_eq!(plan.matches("WindowAggExec").count(), count, "{plan}");
+        assert_same_without(&ctx, "tet.axis_windows", &sql).await;
+    }
+    // A window that uses another one.
+    let inner = format!(
+        "SELECT *, max(value) OVER (ORDER BY value) AS m, avg(value) OVER ({SERIES} ROWS 1 PRECEDING) AS a FROM b"
+    );
+    let outer = format!(
+        "SELECT *, sum(m) OVER (ORDER BY value, time, lat, lon ROWS 1 PRECEDING), min(m) OVER ({SERIES}) FROM ({inner})"
+    );
+    assert_same_without(&ctx, "tet.axis_windows", &outer).await;
+    // DataFusion subtracts values that leave the frame, so that a variance may fall below zero.
+    let frame = format!("OVER ({SERIES} ROWS 1 PRECEDING)");
+    let alone = format!("SELECT stddev(value) {frame} AS s FROM a ORDER BY time, lat, lon");
+    let beside = alone.replace(" AS s", &format!(" AS s, median(value) {frame}"));
+    let beside = format!("SELECT s FROM ({beside})");
+    assert_eq!(rows(&ctx, &alone).await, rows(&ctx, &beside).await);
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
 
 use crate::provider::catalog::settings::config::ArraySettings;
@@ -29,6 +30,8 @@ use crate::provider::window::plan::order::{MAX_INDICES, WindowInput};
 /// - a function or a type is not supported, or has IGNORE NULLS or DISTINCT over cells,
 /// - a `RANGE` frame has an offset although the order does not contain the axis, or
 /// - a frame is so long that each chunk would be decoded too often.
+///
+/// The other windows of the same statement are still computed along the axis.
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule before DataFusion sorts and repartitions the
 /// input of window operators.
@@ -57,7 +60,10 @@ impl PhysicalOptimizerRule for AxisWindows {
                 Some(operator) => {
                     Transformed::new(Arc::new(operator) as _, true, TreeNodeRecursion::Jump)
                 }
-                None => Transformed::no(plan),
+                None => match apart(&plan, config)? {
+                    Some(plan) => Transformed::new(plan, true, TreeNodeRecursion::Jump),
+                    None => Transformed::no(plan),
+                },
             })
         })?;
         replace_operators(replaced.data, |plan| narrow(plan, config))
@@ -85,6 +91,92 @@ fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
     }
     let windows = plan.downcast_ref::<WindowAggExec>()?;
     Some((windows.window_expr(), windows.input()))
+}
+
+/// Returns a window operator like `node`, with other windows or another input.
+fn like(
+    node: &Arc<dyn ExecutionPlan>,
+    windows: Vec<Arc<dyn WindowExpr>>,
+    input: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(match node.downcast_ref::<BoundedWindowAggExec>() {
+        Some(node) => {
+            let mode = node.input_order_mode.clone();
+            Arc::new(BoundedWindowAggExec::try_new(windows, input, mode, true)?)
+        }
+        None => Arc::new(WindowAggExec::try_new(windows, input, true)?),
+    })
+}
+
+/// Computes the windows of an operator and those directly below that lie along an axis by an [`ArrayWindowExec`], and the
+/// others by DataFusion above it. Returns `None` if there are none of one kind, or if a window uses another.
+fn apart(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let (mut nodes, mut input) = (Vec::new(), plan);
+    while let Some((windows, below)) = windows_of(input) {
+        nodes.push((input, windows));
+        input = below;
+    }
+    let columns = input.schema().fields().len();
+    let mut windows = nodes.iter().flat_map(|(_, windows)| windows.iter());
+    let uses_another = windows.any(|window| {
+        let used = window.all_expressions();
+        let used = [used.args, used.partition_by_exprs, used.order_by_exprs].concat();
+        columns_in(used.iter())
+            .last()
+            .is_some_and(|last| *last >= columns)
+    });
+    if uses_another || Side::of(input)?.is_none() {
+        return Ok(None);
+    }
+    let mut along_axis = Arc::clone(input);
+    let mut others = Vec::new();
+    // For each window in the order of the output.
+    let mut are_along_axis = Vec::new();
+    for (node, windows) in nodes.into_iter().rev() {
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for window in windows {
+            let alone = like(node, vec![Arc::clone(window)], Arc::clone(input))?;
+            let is_taken = operator(&alone, None, config)?.is_some();
+            let kind = if is_taken { &mut taken } else { &mut left };
+            kind.push(Arc::clone(window));
+            are_along_axis.push(is_taken);
+        }
+        if !taken.is_empty() {
+            along_axis = like(node, taken, along_axis)?;
+        }
+        if !left.is_empty() {
+            others.push((node, left));
+        }
+    }
+    if others.is_empty() || !are_along_axis.contains(&true) {
+        return Ok(None);
+    }
+    let Some(operator) = operator(&along_axis, None, config)? else {
+        return Ok(None);
+    };
+    let mut all: Arc<dyn ExecutionPlan> = Arc::new(operator);
+    for (node, windows) in others {
+        all = like(node, windows, all)?;
+    }
+    let taken = are_along_axis.iter().filter(|is_taken| **is_taken).count();
+    let (mut taken, mut left) = (columns.., columns + taken..);
+    let windows = are_along_axis
+        .into_iter()
+        .filter_map(|is_taken| match is_taken {
+            true => taken.next(),
+            false => left.next(),
+        });
+    let (schema, of_all) = (plan.schema(), all.schema());
+    let columns = (0..columns).chain(windows).zip(schema.fields());
+    let columns = columns.map(|(column, field)| ProjectionExpr {
+        expr: Arc::new(Column::new(of_all.field(column).name(), column)),
+        alias: field.name().clone(),
+    });
+    let projection = ProjectionExec::try_new(columns.collect::<Vec<_>>(), all)?;
+    Ok(Some(Arc::new(projection)))
 }
 
 /// Returns the operator that replaces a window operator and those directly below; `None` if it stays.
