@@ -1,7 +1,8 @@
 //! The aggregate function `quantile(value, fraction)`, also called `percentile_cont`.
 //!
 //! DataFusion truncates the weight between the two nearest values to six decimals, so that its
-//! quantile 0.3 of 0 and 1 is 0.299999. The function in this module interpolates as NumPy does.
+//! quantile 0.3 of 0 and 1 is 0.299999. The function in this module interpolates as NumPy does. DataFusion also replaces
+//! the quantiles 0 and 1 by its own min and max, which are wrong for groups with NaN.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -14,9 +15,7 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
-use datafusion::logical_expr::function::{
-    AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
-};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
 use datafusion::physical_expr::expressions::Literal;
 use half::f16;
@@ -91,10 +90,6 @@ impl AggregateUDFImpl for Quantile {
             DataType::Float64 => Box::new(Collected::<Float64Type>::new(quantile_of, fraction)),
             _ => self.inner.create_groups_accumulator(arguments)?,
         })
-    }
-
-    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
-        self.inner.simplify()
     }
 
     fn supports_within_group_clause(&self) -> bool {

@@ -8,7 +8,29 @@ use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session};
 
 /// Answers that do not depend on arrays.
-const ANSWERS: [(&str, &[&str]); 39] = [
+const ANSWERS: [(&str, &[&str]); 43] = [
+    // The quantiles 0 and 1 of groups with NaN, which is above all numbers.
+    (
+        "SELECT g, quantile(x, 0), quantile(x, 1) FROM (VALUES (0, 1.0), (0, 5.0), (0, CAST('NaN' AS DOUBLE)), (0, 3.0),
+             (1, CAST('NaN' AS DOUBLE)), (1, 2.0), (1, 0.5)) AS t(g, x) GROUP BY g ORDER BY g",
+        &["0 1.0 NaN", "1 0.5 NaN"],
+    ),
+    // Values after nulls.
+    (
+        "SELECT x, lead(v, 2) IGNORE NULLS OVER (ORDER BY x) FROM (VALUES (1, CAST(NULL AS DOUBLE)), (2, 20.0), (3, 30.0),
+             (4, 40.0), (5, CAST(NULL AS DOUBLE)), (6, 60.0)) AS t(x, v) ORDER BY x",
+        &["1 30.0", "2 40.0", "3 60.0", "4 NULL", "5 NULL", "6 NULL"],
+    ),
+    (
+        "SELECT x, lag(v, -2, -1.0) IGNORE NULLS OVER (ORDER BY x) FROM (VALUES (1, CAST(NULL AS DOUBLE)), (2, 20.0),
+             (3, 30.0), (4, 40.0), (5, CAST(NULL AS DOUBLE)), (6, 60.0)) AS t(x, v) ORDER BY x",
+        &["1 30.0", "2 40.0", "3 60.0", "4 -1.0", "5 -1.0", "6 -1.0"],
+    ),
+    (
+        "SELECT x, lag(v, 2) IGNORE NULLS OVER (ORDER BY x DESC), lead(v) IGNORE NULLS OVER (ORDER BY x)
+         FROM (VALUES (1, CAST(NULL AS DOUBLE)), (2, 20.0), (3, 30.0), (4, CAST(NULL AS DOUBLE)), (5, 50.0)) AS t(x, v) ORDER BY x",
+        &["1 30.0 20.0", "2 50.0 30.0", "3 NULL 50.0", "4 NULL 50.0", "5 NULL NULL"],
+    ),
     // Both zeros are one value.
     (
         "SELECT count(DISTINCT x % 3) FROM (VALUES (3.0), (-3.0)) t(x)",
