@@ -155,8 +155,8 @@ impl ZarrHierarchy {
                 ));
             }
             Err(found) => {
-                self.warnings
-                    .push(format!("array {name:?} is left out: {found}"));
+                let warning = format!("array {name:?} is left out: {found}");
+                self.warnings.push_if(node.documents.is_broken(), warning);
                 return Ok(());
             }
         };

@@ -203,7 +203,9 @@ pub(super) fn read(
     let mut codes = Codes::default();
     let mut cells = vec![0; count as usize * size_of::<i64>()];
     if cells.is_empty() {
-        return Ok((cells, BTreeMap::new()));
+        // A string for a code makes the cells strings.
+        codes.of(&described.fill_text);
+        return Ok((cells, codes.attributes().into_iter().collect()));
     }
     let stored = checked_product(chunk_shape).unwrap_or(u64::MAX);
     let most_bytes = most_bytes(kind, stored);

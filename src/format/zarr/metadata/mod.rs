@@ -52,6 +52,21 @@ impl fmt::Debug for Description {
     }
 }
 
+impl Documents {
+    /// Returns `true` if a document lacks a member that every array has, or if the shape is not a list of integers.
+    /// Other documents that cannot be used describe arrays that are not supported.
+    pub fn is_broken(&self) -> bool {
+        let (document, members) = match self {
+            Self::V2 { array, .. } => (array, ["zarr_format", "chunks", "dtype"]),
+            Self::V3(document) => (document, ["data_type", "chunk_grid", "codecs"]),
+        };
+        let is_absent = |member: &&str| field(document, member).is_null();
+        let shape = field(document, "shape").as_array();
+        members.iter().any(is_absent)
+            || shape.is_none_or(|shape| shape.iter().any(|extent| !extent.is_u64()))
+    }
+}
+
 /// The place of a chunk in a sharded array.
 pub(super) struct PlaceInShard {
     /// The indices of the shard.
@@ -110,10 +125,12 @@ impl Description {
         let file_shape = chunk_extents("chunks", field(array, "chunks"), &shape)?;
         check_total(&shape, &element)?;
         let mut filters = Vec::new();
+        let mut stand_in = element.stand_in.clone();
         for filter in field(array, "filters").as_array().into_iter().flatten() {
             let id = field(filter, "id").as_str().unwrap_or_default();
             if !only_rounds(id, filter, dtype) {
-                filters.push(filter.clone());
+                stand_in = in_stored_order(stand_in, filter);
+                filters.push(without_order(filter));
             }
         }
         if element.kind == CellKind::Text(TextKind::Variable) {
@@ -149,10 +166,11 @@ impl Description {
             "zarr_format": 2,
             "shape": shape,
             "chunks": file_shape,
-            "dtype": element.stand_in,
+            "dtype": stand_in,
             "compressor": compressor,
             "fill_value": element.stand_in_fill(fill, false),
-            "order": array.get("order").unwrap_or(&json!("C")),
+            // A single cell has no order, and `zarrs` expects dimensions to reverse.
+            "order": array.get("order").filter(|_| !shape.is_empty()).unwrap_or(&json!("C")),
             "filters": if filters.is_empty() { Value::Null } else { json!(filters) },
         });
         let metadata =
@@ -280,6 +298,30 @@ fn only_rounds(name: &str, configuration: &Value, dtype: &Value) -> bool {
         "quantize" => stored.is_null() || stored == dtype,
         _ => false,
     }
+}
+
+/// Returns a data type of Zarr version 2 with the byte order in which a filter stores its results.
+fn in_stored_order(data_type: Value, filter: &Value) -> Value {
+    let order = field(filter, "astype")
+        .as_str()
+        .and_then(|stored| stored.get(..1));
+    match (order, data_type.as_str()) {
+        (Some(order @ ("<" | ">")), Some(name)) if name.starts_with(['<', '>']) => {
+            json!(format!("{order}{}", &name[1..]))
+        }
+        _ => data_type,
+    }
+}
+
+/// Returns a filter with the name of `uint8` that `zarrs` expects: NumPy writes `|u1`.
+fn without_order(filter: &Value) -> Value {
+    let mut filter = filter.clone();
+    for key in ["dtype", "astype"] {
+        if let Some(name) = filter.get_mut(key).filter(|name| **name == "|u1") {
+            *name = json!("u1");
+        }
+    }
+    filter
 }
 
 fn field<'a>(document: &'a Value, key: &str) -> &'a Value {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of};
 use crate::format::io::target::{self, TemporaryDirectory};
+use crate::format::zarr::metadata::json::MAX_BYTES;
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -153,14 +154,22 @@ impl ZarrWriter {
     /// may briefly not find the hierarchy. Files are not synced to disk.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a chunk was never written, or if the target exists and is anything but
-    /// a Zarr hierarchy without other files; [`Error::Io`] if the metadata cannot be written or the
-    /// directory cannot be renamed. The target is then untouched. If the old hierarchy was moved
-    /// aside and cannot be moved back, the error names its path.
+    /// [`Error::Invalid`] if a chunk was never written, if a metadata document is too long for readers, or if
+    /// the target exists and is anything but a Zarr hierarchy without other files; [`Error::Io`] if the
+    /// metadata cannot be written or the directory cannot be renamed. The target is then untouched. If the old
+    /// hierarchy was moved aside and cannot be moved back, the error names its path.
     pub fn finish(self) -> Result<()> {
         self.chunks.check_all(&self.path)?;
         for (name, document) in documents::all(self.version, &self.plans, &self.groups) {
             let bytes = documents::bytes(&document);
+            if bytes.len() as u64 > MAX_BYTES {
+                let message = format!(
+                    "the metadata document {name:?} would have {} bytes, but readers accept at most {MAX_BYTES}; \
+                     write fewer arrays, or shorter attributes and texts",
+                    bytes.len()
+                );
+                return Err(Error::invalid(&self.path, message));
+            }
             output::write(&self.path, &self.folder.path().join(name), &bytes)?;
         }
         output::persist(self.folder, &self.path)

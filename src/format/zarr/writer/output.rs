@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::hold_removal;
-use crate::format::io::target::{TemporaryDirectory, create_directory_beside};
+use crate::format::io::target::{TemporaryDirectory, create_directory_beside, replace_permissions};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, creating the directories that contain it.
@@ -91,7 +91,7 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     }
     // After the exchange, the old hierarchy has the temporary name and is deleted with it.
     if exchange(folder.path(), target) {
-        return Ok(());
+        return replace_permissions(folder.path(), target);
     }
     // Creating another directory takes the lock that is held.
     drop(held);
@@ -115,7 +115,7 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     }
     drop(held);
     folder.keep();
-    Ok(())
+    replace_permissions(&aside, target)
 }
 
 /// Exchanges two names atomically, so that there is a hierarchy at all times. Returns `false` if

@@ -360,3 +360,55 @@ async fn rounding_filters_leave_values() {
         assert_eq!(found, ["1.5", "2.0", "-0.25"], "{array}");
     }
 }
+
+#[tokio::test]
+async fn filters_may_store_another_byte_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, dtype, stored, chunk) in [
+        ("a", ">f4", "<i2", &[10u8, 0, 25, 0, 120, 0][..]),
+        ("b", "<f8", ">i2", &[0, 10, 0, 25, 0, 120]),
+        ("c", "<f4", "|u1", &[10, 25, 120]),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let filter = json!({"id": "fixedscaleoffset", "offset": 0, "scale": 10, "dtype": dtype, "astype": stored});
+        let document = json!({"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": dtype, "compressor": null,
+            "fill_value": null, "order": "C", "filters": [filter]});
+        std::fs::write(path.join(".zarray"), document.to_string()).unwrap();
+        std::fs::write(path.join("0"), chunk).unwrap();
+        let ctx = open(&path, ArrayOptions::new()).await;
+        assert_eq!(
+            values(&ctx, name).await,
+            [1.0, 2.5, 12.0].map(Some),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_single_cell_may_state_an_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = json!({"zarr_format": 2, "shape": [], "chunks": [], "dtype": "<u8", "compressor": null,
+        "fill_value": null, "order": "F", "filters": null});
+    std::fs::write(folder.path().join(".zarray"), document.to_string()).unwrap();
+    std::fs::write(folder.path().join("0"), 42u64.to_le_bytes()).unwrap();
+    let path = folder.path();
+    let ctx = session();
+    let sql = format!("SELECT value FROM '{}/'", path.display());
+    assert_eq!(numbers(&ctx, &sql).await, [Some(42.0)]);
+}
+
+#[tokio::test]
+async fn texts_without_cells_are_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    std::fs::create_dir(&path).unwrap();
+    let document = json!({"zarr_format": 3, "node_type": "array", "shape": [0], "data_type": "string",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}}, "fill_value": "",
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "vlen-utf8"}], "attributes": {}});
+    std::fs::write(path.join("zarr.json"), document.to_string()).unwrap();
+    let ctx = open(&path, ArrayOptions::new()).await;
+    let sql = "SELECT count(*) FROM t WHERE value LIKE 'a%'";
+    assert_eq!(rows(&ctx, sql).await, ["0"]);
+}

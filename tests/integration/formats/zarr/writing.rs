@@ -265,6 +265,30 @@ fn unsupported_datasets_are_refused() {
     assert_eq!(entries(folder.path()), [""; 0]);
 }
 
+/// Readers reject longer documents. The consolidated metadata contains the attributes of all arrays.
+#[test]
+fn documents_that_are_too_long_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    // JSON needs six bytes for this character.
+    let text = "\u{1}".repeat(6 << 20);
+    for (version, document) in [
+        (ZarrVersion::V2, ".zmetadata"),
+        (ZarrVersion::V3, "zarr.json"),
+    ] {
+        let spec =
+            |name| DatasetSpec::new(name, Dtype::U8, &[1], &[1]).with_attribute("comment", &text);
+        let mut writer = create(&path, version, vec![spec("a"), spec("b")]).unwrap();
+        for dataset in 0..2 {
+            writer.write_dataset(dataset, &[1]).unwrap();
+        }
+        let told = writer.finish().unwrap_err().to_string();
+        let expected = format!("the metadata document {document:?} would have ");
+        assert!(told.contains(&expected), "{told}");
+        assert_eq!(entries(folder.path()), [""; 0]);
+    }
+}
+
 #[test]
 fn only_zarr_folders_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
