@@ -53,10 +53,11 @@ pub fn plain_type(data_type: &DataType) -> DataType {
         DataType::RunEndEncoded(_, values) => plain_type(values.data_type()),
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
-        DataType::List(item) | DataType::ListView(item) => DataType::List(plain_field(item)),
-        DataType::LargeList(item) | DataType::LargeListView(item) => {
-            DataType::LargeList(plain_field(item))
-        }
+        // The encoder of `arrow-flight` announces lists for large lists.
+        DataType::List(item)
+        | DataType::ListView(item)
+        | DataType::LargeList(item)
+        | DataType::LargeListView(item) => DataType::List(plain_field(item)),
         DataType::FixedSizeList(item, length) => {
             DataType::FixedSizeList(plain_field(item), *length)
         }
@@ -84,7 +85,8 @@ fn plain_field(field: &FieldRef) -> FieldRef {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{
-        Array, AsArray, DictionaryArray, Int64Array, StringViewArray, StructArray,
+        Array, AsArray, DictionaryArray, Int64Array, LargeListArray, ListArray, StringViewArray,
+        StructArray,
     };
     use datafusion::arrow::datatypes::Int32Type;
 
@@ -102,11 +104,14 @@ mod tests {
             Arc::clone(&texts),
         )]);
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let rows = [Some(vec![Some(1)]), None, Some(vec![])];
+        let lists = LargeListArray::from_iter_primitive::<Int32Type, _, _>(rows.clone());
         let batch = RecordBatch::try_from_iter([
             ("text", texts),
             ("code", Arc::new(codes) as ArrayRef),
             ("nested", Arc::new(nested) as ArrayRef),
             ("number", Arc::clone(&numbers)),
+            ("list", Arc::new(lists) as ArrayRef),
         ])
         .unwrap();
         let schema = result_schema(&batch.schema());
@@ -126,5 +131,7 @@ mod tests {
         let nested = plain.column(2).as_struct().column(0);
         assert_eq!(nested.as_string::<i32>().value(2), "long enough for a view");
         assert!(plain.column(3).to_data().ptr_eq(&numbers.to_data()));
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(rows);
+        assert_eq!(plain.column(4).as_list::<i32>(), &lists);
     }
 }
