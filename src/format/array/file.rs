@@ -168,6 +168,11 @@ pub trait ArrayFile: Debug + Send + Sync {
         Ok(matches!(stored.payload, Payload::Zstd(_)))
     }
 
+    /// Verifies the checksums that reads skip, and returns an error for each mismatch.
+    fn verify_checksums(&self) -> Vec<Error> {
+        Vec::new()
+    }
+
     /// Returns the storage that holds the raw or zstd-compressed chunks of a dataset.
     ///
     /// It serves chunks with a [`Payload::Raw`] or [`Payload::Zstd`].

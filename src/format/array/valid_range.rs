@@ -232,6 +232,10 @@ impl ArrayFile for ValidRangeFile {
         self.file.attributes_describe_cells()
     }
 
+    fn verify_checksums(&self) -> Vec<Error> {
+        self.file.verify_checksums()
+    }
+
     fn layout_version(&self) -> Option<u32> {
         self.file.layout_version()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Listing, Payload, StoredChunk,
-    checked_product,
+    Warnings, checked_product,
 };
 #[cfg(feature = "remote")]
 use crate::format::array::{ChunkBytes, LocatedChunk};
@@ -25,6 +25,8 @@ use crate::format::npy::members::{self, MAX_MEMBERS, Member};
 const MAX_TEXTS: u64 = 1 << 16;
 /// Maximum length of a string in bytes.
 const MAX_TEXT: usize = 1024;
+/// Fields of errors about arrays that are not supported. Other errors mean damage.
+const UNSUPPORTED: [&str; 4] = ["descr", "npy version", "number of strings", "element"];
 /// The code for null. No element has it, since NumPy strings are never null.
 const MISSING_TEXT: i64 = -1;
 
@@ -71,6 +73,8 @@ pub struct NpyFile {
     listing: Listing,
     file: Arc<Storage>,
     arrays: Vec<Array>,
+    /// The members that are not compressed. Reads do not verify their CRC-32.
+    stored: Vec<Member>,
 }
 
 /// An array of the file.
@@ -120,6 +124,7 @@ impl NpyFile {
             listing: Listing::new(path, access),
             file: Arc::clone(&storage),
             arrays: Vec::new(),
+            stored: Vec::new(),
         };
         if !members::is_archive(&storage)? {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -129,19 +134,27 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::InFile(storage))?;
             return Ok(file);
         }
-        let mut warnings = Vec::new();
+        let mut warnings = Warnings::default();
         let listed = members::list(&storage, MAX_MEMBERS, &mut warnings)?;
-        file.listing.warn(warnings);
+        file.listing.set_warnings(warnings);
         for (member, start) in listed {
             let name = member.dataset.clone();
             let (offset, length) = (member.offset, member.length);
             let (source, offset) = match member.is_compressed {
-                false => (Source::InFile(Arc::clone(&storage)), offset),
+                false => {
+                    file.stored.push(member);
+                    (Source::InFile(Arc::clone(&storage)), offset)
+                }
                 true => (Source::Compressed(member, Mutex::new(None)), 0),
             };
             if let Err(error) = file.push(&name, &start, offset, length, source) {
-                file.listing
-                    .warn([format!("{error}; the array is left out")]);
+                let warning = format!("{error}; the array is left out");
+                match error {
+                    Error::Malformed { field, .. } if UNSUPPORTED.contains(&field) => {
+                        file.listing.warn([warning]);
+                    }
+                    _ => file.listing.warn_of_damage(warning),
+                }
             }
         }
         Ok(file)
@@ -211,9 +224,9 @@ impl NpyFile {
             let cells = cells.unwrap_or(u64::MAX);
             if cells > MAX_TEXTS {
                 return malformed(
-                    "shape",
-                    format!("{:?}, of strings", header.shape),
-                    format!("at most {MAX_TEXTS} strings"),
+                    "number of strings",
+                    cells.to_string(),
+                    format!("at most {MAX_TEXTS}"),
                 );
             }
             self.read_texts(name, cells, size, &mut array)?;
@@ -328,6 +341,10 @@ impl ArrayFile for NpyFile {
 
     fn identity(&self, _dataset: &Dataset) -> Result<FileIdentity> {
         self.file.identity()
+    }
+
+    fn verify_checksums(&self) -> Vec<Error> {
+        members::verify_checksums(&self.file, &self.stored)
     }
 
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {

@@ -89,9 +89,9 @@ impl Header {
         let value = |key: &str| value_of(&text, key);
         let descr = value("descr").ok_or_else(|| unreadable("a dictionary with descr"))?;
         let Some(descr) = unquoted(descr) else {
-            return Err(unreadable(
-                "descr as one element type; records of several fields are not supported",
-            ));
+            let found = descr.chars().take(MAX_QUOTED).collect();
+            let expected = "one element type; records of several fields are not supported";
+            return Err(malformed("descr", found, expected));
         };
         let fortran_order = match value("fortran_order").map(first_word) {
             Some("True") => true,

@@ -8,6 +8,7 @@ use zip::read::ZipArchive;
 use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::Warnings;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::header::MAX_HEADER;
 
@@ -53,7 +54,7 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
 pub(super) fn list(
     storage: &Arc<Storage>,
     most: usize,
-    warnings: &mut Vec<String>,
+    warnings: &mut Warnings,
 ) -> Result<Vec<(Member, Vec<u8>)>> {
     let path = storage.path();
     let mut archive = open(storage)?;
@@ -80,7 +81,8 @@ pub(super) fn list(
             Ok(member) => members.push(member),
             Err(error) => {
                 let location = ErrorLocation::dataset(path, dataset);
-                warnings.push(format!("{}; the array is left out", error.at(&location)));
+                let warning = format!("{}; the array is left out", error.at(&location));
+                warnings.push_if(is_supported(&mut archive, index), warning);
             }
         }
     }
@@ -92,6 +94,18 @@ pub(super) fn list(
         ));
     }
     Ok(members)
+}
+
+/// Returns `false` if a member is encrypted, or compressed by a method that is not supported.
+fn is_supported(archive: &mut Archive, index: usize) -> bool {
+    archive.by_index_raw(index).map_or(true, |member| {
+        let method = member.compression();
+        !member.encrypted()
+            && matches!(
+                method,
+                CompressionMethod::Stored | CompressionMethod::Deflated
+            )
+    })
 }
 
 /// Returns a member, with the first [`MAX_HEADER`] bytes of its `.npy` file.
@@ -148,6 +162,45 @@ fn member(
         is_compressed,
     };
     Ok((member, start))
+}
+
+/// Verifies the CRC-32 of members that are not compressed, and returns an error for each mismatch, and for
+/// each member that cannot be read.
+pub(super) fn verify_checksums(storage: &Arc<Storage>, members: &[Member]) -> Vec<Error> {
+    let mut archive = match open(storage) {
+        Ok(archive) => archive,
+        Err(error) => return vec![error],
+    };
+    let path = storage.path();
+    let check = |member: &Member| {
+        let location = ErrorLocation::dataset(path, &member.dataset);
+        let read = archive
+            .by_index(member.index)
+            .map_err(unreadable(path, location.clone()))
+            .map(|mut member| io::copy(&mut member, &mut io::sink()));
+        match read {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                Some(mismatch(path, &mut archive, member, location))
+            }
+            Ok(Err(error)) => Some(Error::io(path, "read")(error).at(&location)),
+            Err(error) => Some(error),
+        }
+    };
+    members.iter().filter_map(check).collect()
+}
+
+/// Returns the error about a member whose CRC-32 does not match its bytes. `zip` does not report the value that
+/// it has computed.
+fn mismatch(path: &Path, archive: &mut Archive, member: &Member, location: ErrorLocation) -> Error {
+    let raw = archive.by_index_raw(member.index);
+    match raw.map_err(unreadable(path, location.clone())) {
+        Ok(raw) => {
+            let expected = format!("{:#010x}, which the archive lists", raw.crc32());
+            Error::malformed(location, "CRC-32", "another value", expected)
+        }
+        Err(error) => error,
+    }
 }
 
 impl Member {
@@ -267,12 +320,12 @@ mod tests {
         let offset = bytes[1..].windows(4).position(|four| four == MAGICS[0]);
         bytes[offset.unwrap() + 1] = b'X';
         std::fs::write(&path, bytes).unwrap();
-        let mut warnings = Vec::new();
+        let mut warnings = Warnings::default();
         let storage = Arc::new(Storage::open(&path).unwrap());
         let listed = list(&storage, MAX_MEMBERS, &mut warnings).unwrap();
         let names: Vec<_> = listed.iter().map(|(one, _)| one.dataset.as_str()).collect();
         assert_eq!(names, ["first", "third"]);
-        let [warning] = warnings.as_slice() else {
+        let [warning] = warnings.texts() else {
             panic!("{warnings:?}");
         };
         assert!(
@@ -292,8 +345,9 @@ mod tests {
         archive(&path, &["a.npy", "b.npy", "c.npy"]);
         let storage = Arc::new(Storage::open(&path).unwrap());
         for (most, expected) in [(2, 1), (3, 0)] {
-            let mut warnings = Vec::new();
+            let mut warnings = Warnings::default();
             assert_eq!(list(&storage, most, &mut warnings).unwrap().len(), most);
+            let warnings = warnings.texts();
             assert_eq!(warnings.len(), expected, "{warnings:?}");
             let is_told =
                 |warning: &String| warning.contains("3 members, of which only the first 2");

@@ -11,7 +11,7 @@ use half::f16;
 
 use crate::format::array::{
     ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    FILL_ATTRIBUTES, Fill, GroupAttributes, groups_of,
+    FILL_ATTRIBUTES, Fill, GroupAttributes, Limits, groups_of,
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
@@ -424,12 +424,13 @@ impl ConversionPlan<'_> {
             if is_there {
                 continue;
             }
-            let coordinates = CoordinateDataset::of(&FinishedAxis {
+            let axis = FinishedAxis {
                 name: name.clone(),
                 coordinates: infer_labels(labels),
                 positions: Vec::new(),
                 attributes: BTreeMap::new(),
-            })?;
+            };
+            let coordinates = CoordinateDataset::of(&axis, &Limits::NONE)?;
             self.specs.push(coordinates.spec(group(dataset.name())));
             self.contents.push(ArraySource::Cells(coordinates.cells));
         }

@@ -18,6 +18,10 @@ use crate::grid::Axis;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::DIMENSION;
 
+/// The formats whose attributes `scale_factor` and `add_offset` describe the stored cells. In `.tet` files,
+/// these attributes may be left over from before a converter unpacked the values.
+const DESCRIBED: [&str; 4] = ["hdf5", "kerchunk", "netcdf", "zarr"];
+
 /// A dimension or key that identifies the rows of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coordinate {
@@ -39,6 +43,8 @@ pub struct Origin {
     pub axes: Vec<Axis>,
     /// `true` if the column is computed from the values of an array, or by an aggregate function.
     pub has_values: bool,
+    /// `true` if the column has unchanged values of an array in a [`DESCRIBED`] format.
+    pub is_described: bool,
 }
 
 impl Origin {
@@ -100,8 +106,8 @@ impl Origin {
             Some((expression, _)) => Self {
                 coordinates: [Coordinate::Key(column)].into(),
                 is_plain: true,
-                has_values: false,
                 axes: Self::of_expression(expression, input).axes,
+                ..Self::default()
             },
             None => Self::of_values(),
         }
@@ -134,10 +140,14 @@ impl Origin {
         let name = field.name();
         // The coordinates of sparse arrays are dimensions without axes.
         let is_marked = field.metadata().contains_key(DIMENSION);
-        if !is_marked && !source.dimensions().contains(&name.as_str()) {
-            return Self::of_values();
-        }
         let grids = source.grids();
+        if !is_marked && !source.dimensions().contains(&name.as_str()) {
+            let mut formats = grids.iter().map(|grid| grid.format());
+            return Self {
+                is_described: !grids.is_empty() && formats.all(|name| DESCRIBED.contains(&name)),
+                ..Self::of_values()
+            };
+        }
         let axes = grids.iter().filter_map(|grid| {
             let mut axes = grid.axes().iter();
             axes.find(|axis| axis.name() == name).cloned()
@@ -146,7 +156,7 @@ impl Origin {
             coordinates: [Coordinate::Dimension(name.clone())].into(),
             is_plain: true,
             axes: axes.collect(),
-            has_values: false,
+            ..Self::default()
         }
     }
 
@@ -172,6 +182,7 @@ impl Origin {
     fn union(mut self, other: Self) -> Self {
         let is_same = self.coordinates == other.coordinates && self.is_plain == other.is_plain;
         self.has_values |= other.has_values;
+        self.is_described &= other.is_described;
         if is_same {
             self.axes.extend(other.axes);
         } else {

@@ -5,12 +5,14 @@
 
 mod arrays;
 mod background;
+mod csv_headers;
 #[cfg(feature = "tatami")]
 mod documents;
 mod format;
 mod lineage;
 mod options;
 mod row_formats;
+mod row_paths;
 #[cfg(feature = "tiledb")]
 mod tiledb;
 #[cfg(feature = "remote")]

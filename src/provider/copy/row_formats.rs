@@ -6,19 +6,16 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{GetExt, Result, Statistics, internal_err, plan_err};
+use datafusion::common::{DataFusionError, GetExt, Result, Statistics, internal_err, plan_err};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::{
     FileOutputMode, FileScanConfig, FileSinkConfig, FileSource,
 };
@@ -30,10 +27,11 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::{LexOrdering, LexRequirement};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
-use url::Url;
 
 use crate::error::Error;
 use crate::format::io::target::{self, TemporaryDirectory};
+use crate::provider::copy::csv_headers::check_headers;
+use crate::provider::copy::row_paths::{CopyPaths, is_directory};
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::ParquetColumns;
 #[cfg(feature = "remote")]
@@ -49,6 +47,15 @@ const EXTENSIONS: [(&str, &str); 7] = [
     ("ndjson", "json"),
     ("jsonl", "json"),
 ];
+/// The extensions of compressed files, each with the name of the compression.
+const COMPRESSIONS: [(&str, &str); 4] = [
+    (".gz", "gzip"),
+    (".bz2", "bzip2"),
+    (".xz", "xz"),
+    (".zst", "zstd"),
+];
+/// The start of the message with which DataFusion replaces the cause of a failed write.
+const FINALIZING: &str = "Error encountered while finalizing writes";
 /// Attempts to delete a directory in which an aborted writer may still create files, and the pause
 /// between attempts.
 const ATTEMPTS: usize = 20;
@@ -127,6 +134,20 @@ impl RowFormat {
         }
     }
 
+    /// Checks that the name of a target does not promise a compression that the file will not have.
+    fn check_name(&self, target: &str) -> Result<()> {
+        let mut compressions = COMPRESSIONS.into_iter();
+        let named = compressions.find(|(extension, _)| target.ends_with(extension));
+        let chosen = self.compression_type().map(|chosen| chosen.get_ext());
+        match named {
+            Some((extension, compression)) if chosen.as_deref() != Some(extension) => plan_err!(
+                "{target}: the name ends in {extension}, but the rows would not be compressed with {compression}; \
+                 leave out {extension}, and compress the file afterwards"
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the format that writes the rows of `input`.
     fn writer(&self, input: &Arc<dyn ExecutionPlan>, conf: &FileSinkConfig) -> Arc<dyn FileFormat> {
         #[cfg(feature = "parquet")]
@@ -166,6 +187,7 @@ impl FileFormat for RowFormat {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
+        check_headers(self.inner.as_ref(), state, store, objects).await?;
         let schema = self.inner.infer_schema(state, store, objects).await?;
         #[cfg(feature = "parquet")]
         if let Some(parquet) = &self.parquet {
@@ -229,14 +251,18 @@ impl FileFormat for RowFormat {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         #[cfg(feature = "remote")]
         register_for_copy(state, &conf.original_url, &self.store)?;
+        self.check_name(&conf.original_url)?;
         let format = self.writer(&input, &conf);
-        let Some(paths) = CopyPaths::of(&conf)? else {
-            return format
-                .create_writer_physical_plan(input, state, conf, order_requirements)
-                .await;
-        };
+        let paths = CopyPaths::of(&conf)?;
         let conf = FileSinkConfig {
-            table_paths: vec![paths.url()?],
+            file_output_mode: match conf.original_url.is_empty() || is_directory(&conf) {
+                true => conf.file_output_mode,
+                false => FileOutputMode::SingleFile,
+            },
+            table_paths: match &paths {
+                Some(paths) => vec![paths.url()?],
+                None => conf.table_paths,
+            },
             ..conf
         };
         let writer = format.create_writer_physical_plan(
@@ -245,10 +271,11 @@ impl FileFormat for RowFormat {
             conf,
             order_requirements.clone(),
         );
-        let sink = RowSink {
-            writer: writer.await?,
-            paths,
+        let writer = writer.await?;
+        let Some(paths) = paths else {
+            return Ok(writer);
         };
+        let sink = RowSink { writer, paths };
         sink.inner()?;
         let sink = Arc::new(sink);
         Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
@@ -257,119 +284,6 @@ impl FileFormat for RowFormat {
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
         self.inner.file_source(table_schema)
     }
-}
-
-/// The temporary path and the final path of a `COPY`.
-#[derive(Debug)]
-struct CopyPaths {
-    target: PathBuf,
-    /// `true` if the target is a directory of files.
-    is_folder: bool,
-    /// The temporary directory, which exists only while rows are written.
-    folder: PathBuf,
-}
-
-impl CopyPaths {
-    /// Returns the paths of a `COPY` to the local file system, or `None` for any other statement or
-    /// store.
-    fn of(conf: &FileSinkConfig) -> Result<Option<Self>> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let original = conf.original_url.as_str();
-        let Some(url) = conf.table_paths.first().filter(|_| !original.is_empty()) else {
-            return Ok(None);
-        };
-        let target = match original.contains("://") {
-            false => PathBuf::from(original),
-            true if url.scheme() == "file" => match url.get_url().to_file_path() {
-                Ok(path) => path,
-                Err(()) => return plan_err!("{original}: not a path to a local file"),
-            },
-            true => return Ok(None),
-        };
-        let target = std::path::absolute(target).map_err(Error::io(Path::new(original), "find"))?;
-        // A trailing slash or a name without an extension means a directory. The URL does not tell:
-        // DataFusion truncates a path at the first `*`, `?` or `[`.
-        let is_file = match conf.file_output_mode {
-            FileOutputMode::Automatic => target.extension().is_some(),
-            FileOutputMode::SingleFile => true,
-            FileOutputMode::Directory => false,
-        };
-        let is_folder = target.is_dir() || original.ends_with('/') || !is_file;
-        let target = target::resolved(&target).into_owned();
-        let mut existing = target.ancestors().skip(1);
-        let existing = existing.find(|folder| folder.is_dir());
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let name = format!(
-            ".tet-writing-{}-{}-{}.tmp",
-            std::process::id(),
-            NUMBER.fetch_add(1, Ordering::Relaxed),
-            since.map_or(0, |since| since.subsec_nanos())
-        );
-        Ok(Some(Self {
-            folder: existing.unwrap_or(Path::new("/")).join(name),
-            target,
-            is_folder,
-        }))
-    }
-
-    /// Returns the path in the temporary directory, which has the target's file name.
-    fn written(&self) -> PathBuf {
-        self.folder
-            .join(self.target.file_name().unwrap_or_default())
-    }
-
-    /// Returns the path in the temporary directory as a URL.
-    fn url(&self) -> Result<ListingTableUrl> {
-        let url = match self.is_folder {
-            true => Url::from_directory_path(self.written()),
-            false => Url::from_file_path(self.written()),
-        };
-        match url {
-            Ok(url) => ListingTableUrl::parse(url),
-            Err(()) => plan_err!("{}: not a path to a local file", self.target.display()),
-        }
-    }
-
-    /// Moves the complete files to their final paths.
-    fn put(&self) -> Result<(), Error> {
-        if let Some(parent) = self.target.parent() {
-            std::fs::create_dir_all(parent).map_err(Error::io(&self.target, "create"))?;
-        }
-        let written = self.written();
-        if self.is_folder {
-            return move_directory(&written, &self.target);
-        }
-        if !written.exists() {
-            // Some formats create no file if there are no rows.
-            File::create(&written).map_err(Error::io(&self.target, "create"))?;
-        }
-        move_file(&written, &self.target)
-    }
-}
-
-fn move_file(written: &Path, target: &Path) -> Result<(), Error> {
-    let file = File::open(written);
-    file.and_then(|file| file.sync_all())
-        .and_then(|()| std::fs::rename(written, target))
-        .map_err(Error::io(target, "move the finished file into place"))?;
-    target::sync_name(target);
-    Ok(())
-}
-
-fn move_directory(written: &Path, target: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(target).map_err(Error::io(target, "create"))?;
-    if !written.exists() {
-        return Ok(());
-    }
-    for entry in written.read_dir().map_err(Error::io(written, "list"))? {
-        let path = entry.map_err(Error::io(written, "list"))?.path();
-        let target = target.join(path.file_name().unwrap_or_default());
-        match path.is_dir() {
-            true => move_directory(&path, &target)?,
-            false => move_file(&path, &target)?,
-        }
-    }
-    Ok(())
 }
 
 /// A sink that writes files into a temporary directory and renames them once they are complete.
@@ -425,11 +339,18 @@ impl DataSink for RowSink {
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let target = &self.paths.target;
-        let folder =
-            TemporaryDirectoryGuard(Some(target::create_directory(&self.paths.folder, target)?));
-        let rows = self.inner()?.write_all(data, context).await?;
+        let temporary = target::create_private_directory(&self.paths.temporary, target)?;
+        let temporary = TemporaryDirectoryGuard(Some(temporary));
+        let written = self.inner()?.write_all(data, context).await;
+        let rows = written.map_err(|error| match error.find_root() {
+            DataFusionError::Internal(message) if message.starts_with(FINALIZING) => {
+                let message = "the file could not be completed; is the disk full?";
+                Error::io(target, "write")(io::Error::other(message)).into()
+            }
+            _ => error,
+        })?;
         self.paths.put()?;
-        folder.remove();
+        temporary.remove();
         Ok(rows)
     }
 }

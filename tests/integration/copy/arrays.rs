@@ -389,8 +389,8 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
             "3000 rows would make an array of [3000, 3000, 3000] cells over a, b, c",
         ),
         (
-            "SELECT value AS a, CAST(value AS TINYINT UNSIGNED) AS v FROM (VALUES (0), (255)) AS t(value) \
-             UNION ALL SELECT 3, NULL",
+            "SELECT value AS a, CAST(value AS TINYINT UNSIGNED) AS v FROM generate_series(0, 255) \
+             UNION ALL SELECT 256, NULL",
             "OPTIONS (dims 'a')",
             "so no fill value is free",
         ),

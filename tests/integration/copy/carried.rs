@@ -93,3 +93,61 @@ async fn timestamps_can_be_values() {
     let first = "SELECT value FROM f.day WHERE n = 0";
     assert_eq!(rows(&raw, first).await, ["19723"]);
 }
+
+/// A reader applies `scale_factor` and `add_offset` to floats, too. A copy of floats that were not unpacked
+/// keeps the attributes; a computed column, and a copy of a `.tet` file, in which they may be stale, do not.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn floats_that_are_still_packed_keep_their_attributes() {
+    use tet_sql::format::zarr::{ZarrWriteOptions, ZarrWriter};
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let spec = |name: &str, dtype| {
+        DatasetSpec::new(name, dtype, &[2], &[2])
+            .with_dim_names(["x"])
+            .with_attribute("scale_factor", "0.1")
+            .with_attribute("add_offset", "273.15")
+    };
+    let specs = vec![spec("floats", Dtype::F32), spec("shorts", Dtype::I16)];
+    let mut writer =
+        ZarrWriter::create(at("source.zarr"), specs, ZarrWriteOptions::default()).unwrap();
+    writer
+        .write_dataset(0, &crate::cells!([0f32, 10.0]))
+        .unwrap();
+    writer.write_dataset(1, &crate::cells!([0i16, 10])).unwrap();
+    writer.finish().unwrap();
+    let ctx = open(&at("source.zarr"), ArrayOptions::new()).await;
+    for (query, target, is_kept) in [
+        ("SELECT * FROM floats", "a.zarr", true),
+        ("SELECT * FROM floats WHERE value >= 0", "a.tet", true),
+        ("SELECT x, value * 1 AS floats FROM floats", "b.zarr", false),
+        (
+            "SELECT x, max(value) AS floats FROM floats GROUP BY x",
+            "c.zarr",
+            false,
+        ),
+        ("SELECT x, value AS floats FROM shorts", "d.zarr", false),
+        ("SELECT * FROM f.floats", "e.zarr", false),
+    ] {
+        let ctx = match target {
+            "e.zarr" => &open(&at("a.tet"), ArrayOptions::new()).await,
+            _ => &ctx,
+        };
+        rows(
+            ctx,
+            &format!("COPY ({query}) TO '{}'", at(target).display()),
+        )
+        .await;
+        let copied = open(&at(target), ArrayOptions::new()).await;
+        let table = copied.table_provider("f.floats").await.unwrap();
+        let schema = annotated_schema(table.as_ref());
+        let attributes = schema.field_with_name("value").unwrap().metadata();
+        for key in ["scale_factor", "add_offset"] {
+            assert_eq!(
+                attributes.contains_key(key),
+                is_kept,
+                "{query}, {target}: {key}"
+            );
+        }
+    }
+}

@@ -255,3 +255,56 @@ async fn signed_bytes() {
         assert_eq!(found, [format!("{expected} -6 5 -6 4")], "{to}");
     }
 }
+
+/// In Zarr, a slash in a name stands for a group, in which other programs do not find the array.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn names_with_slashes_are_refused_in_zarr() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    for (query, column) in [
+        (r#"SELECT 1 AS x, 2.5 AS "m/s""#, "m/s"),
+        (r#"SELECT 1 AS "a/b", 2.5 AS v"#, "a/b"),
+    ] {
+        let copy = format!("COPY ({query}) TO '{}'", path.display());
+        let told = error(&session(), &copy).await;
+        let expected = format!("column {column:?} has a slash in its name");
+        assert!(told.contains(&expected), "{told}");
+        assert!(!path.exists());
+    }
+    // The option names a group on purpose.
+    let copy = format!(
+        "COPY (SELECT 1 AS x, 2.5 AS v) TO '{}' OPTIONS (dataset 'group/v')",
+        path.display()
+    );
+    rows(&session(), &copy).await;
+    assert!(path.join("group/v").is_dir());
+}
+
+/// Zarr does not limit the attributes that hold texts, as `.tet` does.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn many_texts_fit_in_zarr() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    for count in [10_000, 70_000] {
+        let copy = format!(
+            "COPY (SELECT value AS x, concat('a text that is long ', value) AS v FROM generate_series(1, {count})) TO \
+             '{}' OPTIONS (dims 'x')",
+            path.display()
+        );
+        rows(&session(), &copy).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
+        let found = rows(&ctx, "SELECT count(DISTINCT value), max(value) FROM v").await;
+        assert_eq!(found, [format!("{count} a text that is long 9999")]);
+    }
+    let copy = format!(
+        "COPY (SELECT 1 AS x, repeat('a', 1025) AS v) TO '{}' OPTIONS (dims 'x')",
+        path.display()
+    );
+    let told = error(&session(), &copy).await;
+    assert!(
+        told.contains("v has a text of more than 1024 bytes"),
+        "{told}"
+    );
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::support::sql::{error, rows, session};
 
@@ -92,6 +93,118 @@ async fn unwritable_target_is_an_error() {
             )
             .await;
             assert!(told.contains(path.to_str().unwrap()), "{told}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_written_to_one_file_unless_the_target_ends_in_a_slash() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let copy = |query: &str, target: &str| {
+        let path = folder.path().join(target);
+        format!("COPY ({query}) TO '{}' STORED AS PARQUET", path.display())
+    };
+    for _ in 0..2 {
+        rows(&ctx, &copy("SELECT 1 AS x", "one")).await;
+        assert!(folder.path().join("one").is_file());
+        rows(&ctx, &copy("SELECT 1 AS x", "all/")).await;
+    }
+    assert_eq!(names(&folder.path().join("all")).len(), 2);
+    let told = error(&ctx, &copy("SELECT 1 AS x", "all")).await;
+    assert!(
+        told.contains("all: is a directory, expected the path of a file"),
+        "{told}"
+    );
+    assert_eq!(names(folder.path()), ["all", "one"]);
+}
+
+#[tokio::test]
+async fn a_name_does_not_promise_a_compression() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv.gz");
+    let copy = format!("COPY (SELECT 1 AS x) TO '{}' STORED AS CSV", path.display());
+    for options in ["", " OPTIONS (compression 'zstd')"] {
+        let told = error(&session(), &format!("{copy}{options}")).await;
+        assert!(told.contains("would not be compressed with gzip"), "{told}");
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+}
+
+/// The root of a store is a directory, with and without a slash.
+#[tokio::test]
+async fn rows_are_written_to_the_root_of_a_bucket() {
+    use datafusion::object_store::{ObjectStore, memory::InMemory};
+    use futures::TryStreamExt;
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let ctx = session();
+    let url = url::Url::parse("s3://bucket").unwrap();
+    ctx.register_object_store(&url, Arc::clone(&store));
+    for (count, target) in [(1, "s3://bucket"), (2, "s3://bucket/")] {
+        let copy = format!("COPY (SELECT 1 AS x) TO '{target}' STORED AS PARQUET");
+        rows(&ctx, &copy).await;
+        let found: Vec<_> = store.list(None).try_collect().await.unwrap();
+        assert_eq!(found.len(), count, "{found:?}");
+        let is_file = |path: &str| path.ends_with(".parquet");
+        assert!(found.iter().all(|one| is_file(one.location.as_ref())));
+    }
+}
+
+/// A file that replaces another one keeps its permissions, and is written to the target of a link.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_and_links_are_kept() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let mut endings = vec!["csv", "parquet", "tet"];
+    if cfg!(feature = "zarr") {
+        endings.push("zarr");
+    }
+    for ending in endings {
+        let path = folder.path().join("a").with_extension(ending);
+        let copy = |path: &Path| {
+            let path = path.display();
+            format!("COPY (SELECT 1 AS x, 2.0 AS v) TO '{path}' STORED AS {ending}")
+        };
+        let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+        rows(&ctx, &copy(&path)).await;
+        let modes = if path.is_dir() {
+            [0o700, 0o500]
+        } else {
+            [0o600, 0o400]
+        };
+        for private in modes {
+            assert_ne!(mode(), private, "{ending}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(private)).unwrap();
+            rows(&ctx, &copy(&path)).await;
+            assert_eq!(mode(), private, "{ending}");
+        }
+        let left = names(folder.path());
+        let is_temporary = |name: &String| name.starts_with(".tet-writing");
+        assert!(!left.iter().any(is_temporary), "{left:?}");
+        if path.is_dir() {
+            // So that the owner can delete the directory.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        } else {
+            let link = folder.path().join("link").with_extension(ending);
+            let middle = format!("middle.{ending}");
+            let name = format!("linked.{ending}");
+            symlink(&middle, &link).unwrap();
+            symlink(&name, folder.path().join(&middle)).unwrap();
+            for _ in 0..2 {
+                rows(&ctx, &copy(&link)).await;
+                let links = [&link, &folder.path().join(&middle)];
+                assert!(links.iter().all(|link| link.is_symlink()));
+                assert!(
+                    folder
+                        .path()
+                        .join(&name)
+                        .symlink_metadata()
+                        .unwrap()
+                        .is_file()
+                );
+            }
         }
     }
 }

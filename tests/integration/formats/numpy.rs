@@ -75,6 +75,63 @@ fn members_with_names_outside_the_archive_are_left_out() {
     );
 }
 
+/// Reads do not verify the CRC-32 of a stored member. `tet verify --deep` does.
+#[test]
+fn checksums_of_stored_members_are_verified() {
+    use std::sync::Arc;
+
+    use tet_sql::format::array::ArrayFile;
+    use tet_sql::format::npy::NpyFile;
+    use tet_sql::format::tet::verify::{VerifyOptions, verify_arrays};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let array = std::fs::read(data("npy/c_order.npy")).unwrap();
+    let mut broken = array.clone();
+    *broken.last_mut().unwrap() ^= 1;
+    let mut no_shape = array.clone();
+    let shape = array.windows(5).position(|bytes| bytes == b"shape");
+    no_shape[shape.unwrap() + 3] = b'q';
+    let bytes = |array: &[u8]| {
+        use std::io::Write;
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default()
+            .compression_method(zip::CompressionMethod::Stored);
+        archive.start_file("v.npy", options).unwrap();
+        archive.write_all(array).unwrap();
+        archive.finish().unwrap().into_inner()
+    };
+    let sound = bytes(&array);
+    let start = sound.windows(array.len()).position(|found| found == array);
+    let mut differs = sound.clone();
+    differs[start.unwrap()..][..array.len()].copy_from_slice(&broken);
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(&sound)).unwrap();
+    let listed = archive.by_index(0).unwrap().crc32();
+    let mismatch = format!("CRC-32 is another value, expected {listed:#010x}");
+    for (bytes, deep, expected) in [
+        (&sound, true, ""),
+        (&differs, false, ""),
+        (&differs, true, &mismatch),
+        (&bytes(&no_shape), false, "the array is left out"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let file: Arc<dyn ArrayFile> = Arc::new(NpyFile::open(&path, Access::Pread).unwrap());
+        let options = VerifyOptions {
+            deep,
+            ..VerifyOptions::default()
+        };
+        let report = verify_arrays(&file, options, &|_, _| {});
+        assert_eq!(report.ok, expected.is_empty(), "{report:?}");
+        let mut found = report.findings.iter();
+        assert!(
+            report.ok || found.all(|one| one.message.contains(expected)),
+            "{report:?}"
+        );
+    }
+    // A type that is not supported is no damage.
+    let stored = NpyFile::open(data("npy/stored.npz"), Access::Pread).unwrap();
+    assert!(!stored.listing().is_damage(0), "{:?}", stored.warnings());
+}
+
 #[tokio::test]
 async fn times_and_strings() {
     let times = ask("times.npy", "SELECT dim_0, value FROM FILE ORDER BY 1").await;

@@ -447,3 +447,25 @@ async fn files_of_one_table_have_the_same_variable() {
     let expected = format!("c.tet: dataset is \"rain\", expected \"t2m\" as in {path}/a.tet");
     assert!(message.contains(&expected), "{message}");
 }
+
+#[tokio::test]
+async fn csv_files_of_one_table_have_the_same_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.csv", "station,t,p\n1,20,1000\n");
+    write("b.csv", "station,t,p\n2,21,1001\n");
+    write("empty.csv", "");
+    let ctx = session();
+    let path = folder.path().display();
+    let sql = format!("SELECT sum(t), sum(p) FROM '{path}/*.csv'");
+    assert_eq!(rows(&ctx, &sql).await, ["41 2001"]);
+    write("c.csv", "station,p,t\n3,1002,22\n");
+    // DataFusion keeps the list of files for the session.
+    let ctx = session();
+    let message = error(&ctx, &sql).await;
+    let expected = "c.csv: the columns are station, p, t, expected station, t, p as in";
+    assert!(message.contains(expected), "{message}");
+    let table = format!("CREATE EXTERNAL TABLE s STORED AS CSV LOCATION '{path}/'");
+    let message = error(&ctx, &table).await;
+    assert!(message.contains(expected), "{message}");
+}

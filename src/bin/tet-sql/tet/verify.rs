@@ -108,9 +108,11 @@ fn text(report: &Report, output: &mut dyn Write) -> io::Result<()> {
             writeln!(output, "  and {more} more")?;
         }
     }
-    let verdict = match report.ok {
-        true => "sound",
-        false => "NOT SOUND",
+    let has_warnings = report.checks.iter().any(|check| check.warnings > 0);
+    let verdict = match (report.ok, has_warnings) {
+        (true, false) => "sound",
+        (true, true) => "sound, apart from the warnings",
+        (false, _) => "NOT SOUND",
     };
     writeln!(
         output,

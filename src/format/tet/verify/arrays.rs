@@ -67,6 +67,11 @@ pub fn verify_arrays(
             "the chunk cannot be read, others can; write the dataset again from its source",
         );
     }
+    if options.deep {
+        for error in file.verify_checksums() {
+            report.failure(&error, "write the dataset again from its source");
+        }
+    }
     report
 }
 

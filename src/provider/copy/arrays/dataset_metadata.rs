@@ -37,17 +37,20 @@ impl ArraySink {
         }
     }
 
-    /// Returns the attributes of the dataset made from a column. Attributes in the options override
-    /// those of the column.
-    pub fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
+    /// Returns the attributes of the dataset made from the column with this index. Attributes in the
+    /// options override those of the column.
+    pub fn metadata(&self, number: usize, dataset: &str) -> DatasetMetadata {
+        let field = self.schema.field(number);
         let mut metadata = DatasetMetadata::default();
-        // Only integers can still be packed. Other values have been unpacked, so these attributes
-        // no longer apply.
-        let is_unpacked = !field.data_type().is_integer();
+        // A scan drops these attributes when it unpacks. Integers that still have them are packed, and so
+        // are unchanged floats of a `DESCRIBED` format.
+        let origin = self.origins.get(number);
+        let is_packed =
+            field.data_type().is_integer() || origin.is_some_and(|origin| origin.is_described);
         let limits = self.creator.limits();
         metadata.attrs = carried(field, &limits);
         metadata.attrs.retain(|key, _| {
-            let is_stale = is_unpacked && UNPACK_ATTRIBUTES.contains(&key.as_str());
+            let is_stale = !is_packed && UNPACK_ATTRIBUTES.contains(&key.as_str());
             !(is_stale || NOT_COPIED.contains(&key.as_str()))
         });
         // Leave room for a fill value.

@@ -11,6 +11,7 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, plan_err};
 
+use crate::format::array::Limits;
 use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
@@ -21,12 +22,11 @@ use crate::provider::copy::arrays::axes::{duration_type, is_exact};
 const CALENDAR: &str = "proleptic_gregorian";
 /// The code that the reference implementation reserves for missing text.
 const MISSING_TEXT: i64 = -1;
-/// The max number of attributes that hold the texts of a column, which leaves room for other
-/// attributes.
-const MAX_CATEGORY_ATTRIBUTES: usize = 48;
-/// The max size of a column's texts in bytes. Columns with more text fail early, while rows are
-/// read.
-const MAX_CATEGORY_BYTES: usize = MAX_TEXT * MAX_CATEGORY_ATTRIBUTES;
+/// The number of attributes that do not hold texts, if the format limits the attributes of a dataset.
+const OTHER_ATTRIBUTES: usize = 16;
+/// The max size of a column's texts in bytes, if the format does not limit the attributes of a dataset. The
+/// Zarr writer also limits the documents, which may contain the texts of several columns.
+const MAX_CATEGORY_BYTES: usize = 4 << 20;
 
 /// Encodes the values of one column and collects the metadata of its dataset.
 #[derive(Debug)]
@@ -48,6 +48,10 @@ pub struct Measure {
     has_fill: bool,
     /// A lower bound for the size of the texts as JSON, in bytes.
     category_bytes: usize,
+    /// The limits of the format.
+    limits: Limits,
+    /// For types of up to 16 bits, `true` for each bit pattern that is a value.
+    seen: Vec<bool>,
 }
 
 /// The encoded values of a batch.
@@ -58,14 +62,14 @@ pub struct Values {
 }
 
 impl Measure {
-    /// Creates the dataset of a column. `given` is the fill value from the options, and `allow_i8` is
-    /// `true` if the format has that type.
+    /// Creates the dataset of a column. `given` is the fill value from the options, and `limits` are those
+    /// of the format.
     pub fn try_new(
         name: &str,
         data_type: &DataType,
         mut metadata: DatasetMetadata,
         given: Option<&str>,
-        allow_i8: bool,
+        limits: &Limits,
     ) -> Result<Self> {
         let mut is_text = false;
         let mut set = |units: &str, kind: &str| {
@@ -81,7 +85,7 @@ impl Measure {
             | DataType::Decimal64(..)
             | DataType::Decimal128(..)
             | DataType::Decimal256(..) => (Dtype::F64, DataType::Float64),
-            DataType::Int8 if allow_i8 => (Dtype::I8, DataType::Int8),
+            DataType::Int8 if limits.allow_i8 => (Dtype::I8, DataType::Int8),
             DataType::Int8 | DataType::Int16 => (Dtype::I16, DataType::Int16),
             DataType::Int32 => (Dtype::I32, DataType::Int32),
             DataType::Int64 => (Dtype::I64, DataType::Int64),
@@ -139,6 +143,11 @@ impl Measure {
             metadata,
             nulls: 0,
             range: None,
+            limits: *limits,
+            seen: match (dtype.is_float(), dtype.size()) {
+                (false, size @ 1..=2) => vec![false; 1 << (size * 8)],
+                _ => Vec::new(),
+            },
         })
     }
 
@@ -211,6 +220,12 @@ impl Measure {
                     .map_or((min, max), |(low, high)| (low.min(min), high.max(max))),
             );
         }
+        if !self.seen.is_empty() {
+            for value in values.iter().flatten() {
+                let pattern = self.pattern(value.into());
+                self.seen[pattern] = true;
+            }
+        }
         bytes::<T>(column)
     }
 
@@ -227,8 +242,10 @@ impl Measure {
                         // JSON adds two quotes, a colon, a comma and at least one digit to each
                         // text.
                         self.category_bytes += text.len() + 5;
-                        if self.category_bytes > MAX_CATEGORY_BYTES {
-                            return plan_err!("{}", too_many_texts(&self.name));
+                        let attributes = self.limits.attributes.saturating_sub(OTHER_ATTRIBUTES);
+                        let most = MAX_TEXT.saturating_mul(attributes).min(MAX_CATEGORY_BYTES);
+                        if text.len() > MAX_TEXT || self.category_bytes > most {
+                            return plan_err!("{}", too_many_texts(&self.name, &self.limits));
                         }
                         texts.insert(text.to_string(), code);
                         code
@@ -248,9 +265,12 @@ impl Measure {
     pub fn fill(&mut self, is_needed: bool) -> Result<Vec<u8>> {
         if let Some(texts) = &self.texts {
             let parts = Categories::encode(texts, MISSING_TEXT, MAX_TEXT);
-            let is_long = parts.iter().any(|(_, part)| part.len() > MAX_TEXT);
-            if is_long || parts.len() > MAX_CATEGORY_ATTRIBUTES {
-                return plan_err!("{}", too_many_texts(&self.name));
+            let limits = &self.limits;
+            let mut lengths = parts.iter().map(|(_, part)| part.len());
+            if lengths.any(|length| length > limits.text_bytes)
+                || parts.len() > limits.attributes.saturating_sub(OTHER_ATTRIBUTES)
+            {
+                return plan_err!("{}", too_many_texts(&self.name, limits));
             }
             self.metadata.attrs.extend(parts);
             return Ok(MISSING_TEXT.to_le_bytes().to_vec());
@@ -278,9 +298,15 @@ impl Measure {
             (None, false) if !is_needed => 0,
             (None, false) => {
                 let Some(chosen) = self.free_value() else {
+                    let (found, advice) = match self.seen.is_empty() {
+                        true => (
+                            "both the min and the max",
+                            "choose a value that does not occur: OPTIONS (fill_value '...')",
+                        ),
+                        false => ("all values", "cast it to a wider type"),
+                    };
                     return plan_err!(
-                        "{} has missing cells, but both the min and the max of {} occur among its values, so \
-                         no fill value is free; cast it to a wider type",
+                        "{} has missing cells, but {found} of {} occur in it, so no fill value is free; {advice}",
                         self.name,
                         self.dtype
                     );
@@ -299,7 +325,13 @@ impl Measure {
         self.category_bytes
     }
 
-    /// Returns the min or the max of the type, if it lies outside the range of the values.
+    /// Returns the index of a value in `seen`: its bit pattern.
+    fn pattern(&self, value: i128) -> usize {
+        value as usize & (self.seen.len() - 1)
+    }
+
+    /// Returns a number that is not a value: any number of types of up to 16 bits, the min or the max of
+    /// wider ones.
     fn free_value(&self) -> Option<i128> {
         let (low, high): (i128, i128) = match self.dtype {
             Dtype::I8 => (i8::MIN.into(), i8::MAX.into()),
@@ -312,20 +344,32 @@ impl Measure {
             _ => (0, u64::MAX.into()),
         };
         // Zero is a likely value of an unsigned column, so try the max first.
-        let candidates = if low < 0 { [low, high] } else { [high, low] };
-        let is_free = |candidate: &i128| {
-            self.range
-                .is_none_or(|(min, max)| !(min..=max).contains(candidate))
-        };
-        candidates.into_iter().find(is_free)
+        let [first, last] = if low < 0 { [low, high] } else { [high, low] };
+        if self.seen.is_empty() {
+            let is_free = |candidate: &i128| {
+                self.range
+                    .is_none_or(|(min, max)| !(min..=max).contains(candidate))
+            };
+            return [first, last].into_iter().find(is_free);
+        }
+        let mut free = (low..=high).filter(|value| !self.seen[self.pattern(*value)]);
+        if first == low {
+            free.next()
+        } else {
+            free.next_back()
+        }
     }
 }
 
-fn too_many_texts(name: &str) -> String {
-    format!(
-        "{name} has more or longer texts than fit the {MAX_CATEGORY_ATTRIBUTES} attributes of {MAX_TEXT} bytes \
-         that the format has for them; store codes instead, and keep the texts in a separate table"
-    )
+fn too_many_texts(name: &str, limits: &Limits) -> String {
+    let found = match limits.attributes {
+        usize::MAX => format!("a text of more than {MAX_TEXT} bytes, or more than 4 MiB of texts"),
+        attributes => format!(
+            "more or longer texts than fit the {} attributes of {MAX_TEXT} bytes that the format has for them",
+            attributes.saturating_sub(OTHER_ATTRIBUTES)
+        ),
+    };
+    format!("{name} has {found}; store codes instead, and keep the texts in a separate table")
 }
 
 fn set_fill(metadata: &mut DatasetMetadata, text: &str) {
@@ -362,132 +406,4 @@ fn nulls_of(column: &ArrayRef) -> Option<NullBuffer> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{
-        BooleanArray, Float32Array, Int16Array, StringArray, TimestampSecondArray, UInt8Array,
-    };
-
-    use super::*;
-
-    fn measure(column: &ArrayRef, attributes: &[(&str, &str)], given: Option<&str>) -> Measure {
-        let mut metadata = DatasetMetadata::default();
-        for (key, value) in attributes {
-            metadata.attrs.insert(key.to_string(), value.to_string());
-        }
-        let mut measure = Measure::try_new("v", column.data_type(), metadata, given, true).unwrap();
-        measure.values(column).unwrap();
-        measure
-    }
-
-    #[test]
-    fn fill_values_lie_outside_the_data() {
-        let shorts: ArrayRef = Arc::new(Int16Array::from(vec![Some(-5), None, Some(7)]));
-        let mut one = measure(&shorts, &[], None);
-        assert_eq!(one.fill(true).unwrap(), i16::MIN.to_le_bytes());
-        assert_eq!(one.metadata.attrs["_FillValue"], "-32768");
-        let mut one = measure(&shorts, &[("missing_value", "-999")], None);
-        assert_eq!(one.fill(true).unwrap(), (-999i16).to_le_bytes());
-        assert!(!one.metadata.attrs.contains_key("_FillValue"));
-        let mut one = measure(&shorts, &[("missing_value", "-999")], Some("8"));
-        assert_eq!(one.fill(true).unwrap(), 8i16.to_le_bytes());
-        assert!(!one.metadata.attrs.contains_key("missing_value"));
-        let bytes: ArrayRef = Arc::new(UInt8Array::from(vec![0, 254]));
-        assert_eq!(measure(&bytes, &[], None).fill(true).unwrap(), [255]);
-        let floats: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
-        let fill = measure(&floats, &[], None).fill(true).unwrap();
-        assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
-    }
-
-    #[test]
-    fn a_fill_value_that_is_a_value_here_means_missing_no_longer() {
-        let shorts: ArrayRef = Arc::new(Int16Array::from(vec![-1, 7, 9]));
-        let mut one = measure(&shorts, &[("_FillValue", "7")], None);
-        assert_eq!(one.fill(true).unwrap(), i16::MIN.to_le_bytes());
-        let floats: ArrayRef = Arc::new(Float32Array::from(vec![-1.0, 0.0, 1.0]));
-        let mut one = measure(&floats, &[("missing_value", "0")], None);
-        let fill = one.fill(true).unwrap();
-        assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
-        assert!(one.metadata.attrs.is_empty());
-        let error = measure(&floats, &[], Some("0")).fill(true).unwrap_err();
-        let expected = "v has the value 0, which is its fill value";
-        assert!(error.to_string().contains(expected), "{error}");
-    }
-
-    #[test]
-    fn what_cannot_mean_missing_is_refused() {
-        let all: ArrayRef = Arc::new(UInt8Array::from(vec![0, 255]));
-        let error = measure(&all, &[], None).fill(true).unwrap_err();
-        let expected = "no fill value is free";
-        assert!(error.to_string().contains(expected), "{error}");
-        assert_eq!(measure(&all, &[], None).fill(false).unwrap(), [0]);
-        let error = measure(&all, &[], Some("255")).fill(true).unwrap_err();
-        assert!(error.to_string().contains("has the value 255"), "{error}");
-        let none = DatasetMetadata::default();
-        let error = Measure::try_new("v", &DataType::UInt8, none, Some("-1"), true);
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("no value of v, a dataset of u8"), "{error}");
-    }
-
-    #[test]
-    fn times_that_overflow_are_refused() {
-        let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1 << 50), None]));
-        let mut one = Measure::try_new(
-            "v",
-            times.data_type(),
-            DatasetMetadata::default(),
-            None,
-            true,
-        )
-        .unwrap();
-        let error = one.values(&times).err().unwrap().to_string();
-        assert!(error.contains("has a value that Timestamp"), "{error}");
-        let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1), None]));
-        assert_eq!(
-            one.values(&times).unwrap().bytes[..8],
-            1_000_000i64.to_le_bytes()
-        );
-        assert_eq!(one.nulls, 1);
-    }
-
-    #[test]
-    fn truths_and_texts_are_numbers() {
-        let truths: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
-        let mut one = Measure::try_new(
-            "v",
-            truths.data_type(),
-            DatasetMetadata::default(),
-            None,
-            true,
-        )
-        .unwrap();
-        assert_eq!(one.values(&truths).unwrap().bytes, [1, 0]);
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![
-            Some("b"),
-            None,
-            Some("a"),
-            Some("b"),
-        ]));
-        let mut one = Measure::try_new(
-            "v",
-            texts.data_type(),
-            DatasetMetadata::default(),
-            None,
-            true,
-        )
-        .unwrap();
-        let codes = one.values(&texts).unwrap().bytes;
-        let codes: Vec<_> = codes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|code| i64::from_le_bytes(*code))
-            .collect();
-        assert_eq!(codes, [0, -1, 1, 0]);
-        one.fill(true).unwrap();
-        let categories = Categories::parse(&one.metadata.attrs[Categories::ATTRIBUTE]).unwrap();
-        assert_eq!(categories.text(1), Some("a"));
-        assert_eq!(categories.missing(), Some(-1));
-    }
-}
+mod tests;

@@ -46,7 +46,7 @@ pub struct ArraySink {
     path: PathBuf,
     pub schema: SchemaRef,
     /// The origin of each column of the schema.
-    origins: Vec<Origin>,
+    pub origins: Vec<Origin>,
     columns: Columns,
     pub options: CopyOptions,
 }
@@ -76,6 +76,7 @@ impl ArraySink {
         // Report invalid types and options before any row is read.
         let rows = Rows::try_new(&sink)?;
         sink.check_path()?;
+        sink.check_names()?;
         sink.check_attributes(&rows)?;
         for measure in &rows.measures {
             if rows
@@ -123,6 +124,26 @@ impl ArraySink {
             Some(folder) if !folder.is_dir() => {
                 plan_err!("{path}: directory {} does not exist", folder.display())
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that no column name would put an array into a group without the option `dataset`, which
+    /// names groups on purpose. Readers of directories, such as xarray, search one group.
+    fn check_names(&self) -> Result<()> {
+        let Columns {
+            dimensions,
+            measures,
+        } = &self.columns;
+        let named = measures.iter().filter(|_| self.options.dataset.is_none());
+        let names = dimensions.iter().chain(named);
+        let mut fields = names.map(|number| self.field(*number));
+        match fields.find(|field| field.name().contains('/')) {
+            Some(field) if self.creator.creates_directories() => plan_err!(
+                "column {:?} has a slash in its name, which stands for a group in this format; rename it: AS {:?}",
+                field.name(),
+                field.name().replace('/', "_")
+            ),
             _ => Ok(()),
         }
     }
@@ -231,6 +252,7 @@ struct Rows {
 
 impl Rows {
     fn try_new(sink: &ArraySink) -> Result<Self> {
+        let limits = sink.creator.limits();
         let axes = sink.columns.dimensions.iter().map(|number| {
             let field = sink.field(*number);
             let origin = sink.origins.get(*number);
@@ -238,17 +260,16 @@ impl Rows {
             AxisBuilder::try_new(
                 field.name(),
                 field.data_type(),
-                carried(field, &sink.creator.limits()),
+                carried(field, &limits),
                 sources,
             )
         });
-        let allow_i8 = sink.creator.limits().allow_i8;
         let measures = sink.columns.measures.iter().map(|number| {
             let field = sink.field(*number);
             let name = sink.dataset(field);
-            let metadata = sink.metadata(field, &name);
+            let metadata = sink.metadata(*number, &name);
             let given = sink.options.fill_value.as_deref();
-            Measure::try_new(&name, field.data_type(), metadata, given, allow_i8)
+            Measure::try_new(&name, field.data_type(), metadata, given, &limits)
         });
         Ok(Self {
             axes: axes.collect::<Result<_>>()?,

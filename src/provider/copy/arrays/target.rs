@@ -42,8 +42,9 @@ pub(in crate::provider) struct CoordinateDataset {
 }
 
 impl CoordinateDataset {
-    /// Encodes the coordinates of an axis, with the attributes needed to decode them again.
-    pub fn of(axis: &FinishedAxis) -> Result<Self> {
+    /// Encodes the coordinates of an axis, with the attributes needed to decode them again. `limits` are
+    /// those of the format.
+    pub fn of(axis: &FinishedAxis, limits: &Limits) -> Result<Self> {
         let coordinates = &axis.coordinates;
         let mut attributes = axis.attributes.clone();
         let mut add =
@@ -90,7 +91,7 @@ impl CoordinateDataset {
             _ => {
                 let name = &axis.name;
                 let metadata = DatasetMetadata::default();
-                let mut codes = Measure::try_new(name, &DataType::Utf8, metadata, None, true)?;
+                let mut codes = Measure::try_new(name, &DataType::Utf8, metadata, None, limits)?;
                 let values = codes.values(coordinates)?;
                 codes.fill(false)?;
                 for (key, text) in &codes.metadata.attrs {
@@ -143,7 +144,7 @@ impl AxisStorage {
                 return Ok(Self::Labels(labels));
             }
         }
-        CoordinateDataset::of(axis).map(Self::Dataset)
+        CoordinateDataset::of(axis, limits).map(Self::Dataset)
     }
 }
 

@@ -346,6 +346,16 @@ fn zarr_directories_are_shown_and_checked() {
         told.contains("1 ERRORS") && told.contains("temperature"),
         "{told}"
     );
+    // An array whose metadata are broken is left out, and is not sound.
+    fs::write(&chunk, &bytes).unwrap();
+    let metadata = path.join("temperature/zarr.json");
+    let document = fs::read_to_string(&metadata).unwrap();
+    fs::write(&metadata, document.replace("\"shape\"", "\"shaqe\"")).unwrap();
+    let verified = tet(&["verify", store]);
+    let told = text(&verified.stdout);
+    assert_eq!(verified.status.code(), Some(1), "{told}");
+    assert!(told.contains("array \"temperature\" is left out"), "{told}");
+    fs::write(&metadata, document).unwrap();
     let refused = tet(&["index", store]);
     assert!(text(&refused.stderr).contains("tet index accepts only .tet files"));
 }
