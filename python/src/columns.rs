@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::buffer::Buffer;
 use arrow::compute::{cast, concat};
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    ArrowNativeType, DataType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::Result;
@@ -55,17 +55,22 @@ impl Column {
                 [_] => Arc::clone(batches[0].column(number)),
                 parts => concat(parts)?,
             };
-            let (values, texts) = layout(&array)?;
-            Ok(Self {
-                name: field.name().clone(),
-                data_type: field.data_type().clone(),
-                metadata: field.metadata().clone(),
-                rows: array.len(),
-                values,
-                texts,
-            })
+            Self::new(field, &array)
         });
         columns.collect()
+    }
+
+    /// Returns a column of these values.
+    pub fn new(field: &Field, array: &ArrayRef) -> Result<Self> {
+        let (values, texts) = layout(array)?;
+        Ok(Self {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            metadata: field.metadata().clone(),
+            rows: array.len(),
+            values,
+            texts,
+        })
     }
 }
 

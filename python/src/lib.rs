@@ -15,14 +15,17 @@
 
 #![deny(missing_docs)]
 
+mod axis_order;
 mod columns;
 mod errors;
 mod extension;
 mod grid;
 mod parameters;
+mod placeholders;
 mod query;
 mod runtime;
 mod session;
+mod statement;
 mod streams;
 mod text;
 

@@ -15,6 +15,8 @@ use datafusion::prelude::SessionContext;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
+use crate::axis_order::AxisOrder;
+use crate::columns::Column;
 use crate::extension::table_capsule;
 use crate::runtime::{Workers, wait};
 use crate::streams::{Batches, QueryReader, export, schema_capsule};
@@ -158,6 +160,21 @@ impl Query {
             )
         });
         fields.collect()
+    }
+
+    /// Returns `(descends, coordinates)` for a column. `coordinates` is `None` if the order is ascending or
+    /// descending. Returns `None` if the order is not known.
+    fn order(&self, py: Python<'_>, column: usize) -> PyResult<Option<(bool, Option<Column>)>> {
+        let plan = self.plan.clone();
+        wait(py, async move {
+            let Some(order) = AxisOrder::of(&plan, column)? else {
+                return Ok(None);
+            };
+            let field = plan.schema().field(column);
+            let coordinates = order.coordinates.as_ref();
+            let coordinates = coordinates.map(|values| Column::new(field, values));
+            Ok(Some((order.descends, coordinates.transpose()?)))
+        })
     }
 
     /// The plan as text. `analyze` runs the query and adds its metrics.

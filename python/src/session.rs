@@ -15,9 +15,11 @@ use tet_sql::{ArrayOptions, ArraySettings, ArrayTable, ClusterAccess, OpeningWar
 
 use crate::errors::exception;
 use crate::grid::{MemoryGrid, Variable};
-use crate::parameters::{check_used, numbered, parameters};
+use crate::parameters::parameters;
+use crate::placeholders::numbered;
 use crate::query::Query;
 use crate::runtime::wait;
+use crate::statement::planned;
 use crate::streams::import;
 
 /// An option that only one format has.
@@ -97,18 +99,11 @@ impl Session {
     ) -> PyResult<Query> {
         let (sql, params) = match &params {
             None => (sql, None),
-            Some(params) => (numbered(sql), Some(parameters(params)?)),
+            Some(params) => (numbered(&sql), Some(parameters(params)?)),
         };
         let context = self.context.clone();
         let plan = wait(py, async move {
-            let plan = tet_sql::create_logical_plan(&context.state(), &sql).await?;
-            let plan = match params {
-                Some(params) => {
-                    check_used(&plan, &params)?;
-                    plan.with_param_values(params)?
-                }
-                None => plan,
-            };
+            let plan = planned(&context.state(), &sql, params).await?;
             if !runs_at_once(&plan) {
                 return Ok(plan);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ffi::FFI_ArrowSchema;
@@ -207,7 +207,9 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
     // stream behind for the destructor of the capsule.
     let reader = unsafe { ArrowArrayStreamReader::from_raw(pointer.as_ptr().cast()) };
     let reader = reader.map_err(|error| exception(&error.into()))?;
-    let schema = reader.schema();
+    // pandas adds schema metadata that describes the frame. It is dropped, because the inputs of a UNION must
+    // have equal metadata.
+    let schema = Arc::new(Schema::new(reader.schema().fields().clone()));
     // On a thread of its own: the stream may block, and may need the GIL.
     let batches = wait(object.py(), async move {
         // Dropped when the wait is interrupted.
@@ -224,6 +226,13 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
             .map_err(|error| DataFusionError::External(Box::new(error)))?;
         Ok(batches?)
     })?;
+    let batches = batches.into_iter().map(|batch| {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+    });
+    let batches = batches.collect::<Result<Vec<_>, _>>();
+    let batches = batches.map_err(|error| exception(&error.into()))?;
     Ok((schema, batches))
 }
 

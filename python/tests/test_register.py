@@ -52,6 +52,67 @@ def test_element_types(session, dtype):
         np.testing.assert_array_equal(sums["s"].astype("f8"), array.astype("f8").sum(axis=1))
 
 
+@pytest.mark.parametrize("dtype", ["m8[500ms]", "m8[25us]", "M8[25us]", "M8[2D]", "M8[10ns]", "m8[W]"])
+def test_units_of_time_are_exact(session, dtype):
+    array = np.array([1, 3], dtype)
+    session.register("a", array, dims=["x"], coords={"x": array})
+    found = session.sql("SELECT x, value FROM a ORDER BY x").numpy()
+    np.testing.assert_array_equal(found["value"], array)
+    np.testing.assert_array_equal(found["x"], array)
+
+
+@pytest.mark.parametrize("dtype", ["M8[ps]", "m8[as]", "m8[Y]", "M8[D]"])
+def test_times_that_sql_does_not_have(session, dtype):
+    with pytest.raises(tet_sql.UnsupportedError, match="^value has the "):
+        session.register("a", np.array([10**18], dtype))
+
+
+def test_types_of_pandas(session):
+    columns = {
+        "i": pd.array([1, 2**60], "Int64"),
+        "n": pd.array([1, None], "Int64"),
+        "f": pd.array([0.5, None], "Float64"),
+        "b": pd.array([True, False], "boolean"),
+    }
+    session.register("p", xr.Dataset.from_dataframe(pd.DataFrame(columns)))
+    assert [field.type for field in session.schema("p")] == ["Int64", "Int64", "Float64", "Float64", "Boolean"]
+    row = session.sql("SELECT i, n IS NULL AS n, f IS NULL AS f, b FROM p WHERE index = 1").df().iloc[0]
+    assert row.tolist() == [2**60, True, True, False]
+    # Booleans with NA, and integers with NA that float64 does not represent.
+    for values, message in (
+        (pd.array([True, None], "boolean"), "a pandas array with NA of booleans"),
+        (pd.array([2**60, None], "Int64"), "a pandas array with NA of type int64 with integers of 2"),
+    ):
+        given = xr.Dataset.from_dataframe(pd.DataFrame({"p": values}))
+        with pytest.raises(tet_sql.UnsupportedError, match=rf"{message}.*astype\('float64'\) or array.fillna\(value\)"):
+            session.register("p", given)
+        session.register("p", given.p.astype("float64"))
+        assert session.sql("SELECT count(p) AS n FROM p").numpy()["n"][0] == 1
+        session.register("p", given.p.fillna(0))
+
+
+def test_coordinates_with_a_time_zone_are_in_utc(session):
+    times = pd.date_range("2024-01-01", periods=2, tz="Asia/Tokyo")
+    session.register("a", xr.DataArray([1.0, 2.0], {"t": times}, ("t",), name="v"))
+    session.register("b", np.array([1.0, 2.0]), dims=["t"], coords={"t": times})
+    for table in ("a", "b"):
+        assert session.sql(f"SELECT min(t) AS t FROM {table}").numpy()["t"][0] == np.datetime64("2023-12-31T15")
+
+
+def test_frames_that_have_metadata(session):
+    # That of pandas, and a column of which all values are missing.
+    session.register("p", pd.DataFrame({"a": [1]}))
+    assert session.sql("SELECT a FROM p UNION SELECT 5 ORDER BY a").df().a.tolist() == [1, 5]
+    session.register("n", pl.DataFrame({"a": [1], "n": [None]}))
+    assert session.sql("SELECT a FROM n WHERE n IS NULL").df().a.tolist() == [1]
+    for nested in ([None], {"a": None}, []):
+        session.register("n", pl.DataFrame({"n": [nested]}))
+        assert session.sql("SELECT n FROM n").arrow().to_pylist() == [{"n": nested}]
+    for series in (pd.Series([1]), pl.Series([1])):
+        with pytest.raises(TypeError, match="register series.to_frame()"):
+            session.register("s", series)
+
+
 def test_coordinates(session):
     array = np.random.default_rng(1).random((5, 3))
     coords = {"day": np.arange("2024-01-30", "2024-02-04", dtype="M8[D]"), "site": ["a", "b", "c"]}
@@ -211,6 +272,8 @@ def test_unsupported_variables_are_left_out(session):
             "complex": ("x", [1j, 2j]),
             "mixed": ("x", np.array([1, "a"], dtype=object)),
             "lists": ("x", lists),
+            "latin": ("x", [b"\xe9", b"a"]),
+            "surrogate": ("x", ["\ud800", "a"]),
             "v": ("x", [1.0, 2.0]),
         },
         {"x": [1, 2], "phase": ("x", [1j, 2j])},
@@ -218,7 +281,15 @@ def test_unsupported_variables_are_left_out(session):
     with pytest.warns(UserWarning) as warned:
         assert given.tet.sql("SELECT avg(v) AS mean FROM this").numpy()["mean"][0] == 1.5
     messages = [str(warning.message) for warning in warned]
-    assert [message.split()[0] for message in messages] == ["wide", "complex", "mixed", "lists", "phase"]
+    assert [message.split()[0] for message in messages] == [
+        "wide",
+        "complex",
+        "mixed",
+        "lists",
+        "latin",
+        "surrogate",
+        "phase",
+    ]
     assert all(message.endswith("; the variable is left out") for message in messages)
     with pytest.warns(UserWarning):
         session.register("g", given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,8 @@ def test_types_of_columns():
     assert row["t"][0] == "x" and row["nt"][0] is None
     assert row["d"][0] == np.datetime64("2024-02-29") and row["ts"][0] == np.datetime64("2024-02-29T12")
     assert np.isnat(row["nts"][0]) and row["l"][0] == [1, 2] and row["dec"][0] == 2.25
+    decimals = session.sql("SELECT CAST(2.25 AS DECIMAL(5, 2)) AS d, CAST(NULL AS DECIMAL(5, 2)) AS n").df()
+    assert decimals.d[0] == Decimal("2.25") and decimals.n[0] is None
 
 
 def test_time_zones():
@@ -165,7 +168,7 @@ def test_write(weather, tmp_path, name):
 
 def test_write_options_and_refusals(weather, tmp_path):
     frame = weather.sql("SELECT CAST(value AS INT) AS i, value * 2 AS twice FROM generate_series(1, 4)")
-    frame.write(tmp_path / "b.tet", dims="i")
+    frame.write(tmp_path / "b.tet", dims=["i"])
     assert tet_sql.connect(tmp_path / "b.tet").schema("twice")["i"].is_dimension
     with pytest.raises(tet_sql.QueryError, match="expected a file name that ends in .tet"):
         frame.write(tmp_path / "b.xlsx")

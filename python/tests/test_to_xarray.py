@@ -36,6 +36,79 @@ def test_axes_keep_their_order(cells):
     xr.testing.assert_equal(holes.t, cells.where(cells != 5))
 
 
+@pytest.mark.parametrize("x", [[3.0, 1.0, 2.0], [90, 60, 30], ["b", "c", "a"], np.array([0.3, 0.1, 0.2], "f4")])
+def test_axes_keep_the_order_of_the_array(x):
+    given = xr.DataArray(np.arange(-1.0, 5.0).reshape(2, 3), {"t": [0, 1], "x": x}, ("t", "x"), name="v")
+    session = tet_sql.connect(threads=2)
+    session.register("a", given)
+    session.register("names", xr.DataArray([1, 2, 3], {"x": x}, ("x",), name="k"))
+    xr.testing.assert_equal(session.sql("SELECT * FROM a WHERE v > 0").to_xarray().v, given.where(given > 0))
+    grouped = session.sql("SELECT x, sum(v) AS v FROM a GROUP BY x").to_xarray().v
+    xr.testing.assert_equal(grouped, given.sum("t"))
+    joined = session.sql("SELECT a.t, a.x, v * k AS v FROM a JOIN names USING (x) ORDER BY v").to_xarray().v
+    xr.testing.assert_equal(joined, given * [1, 2, 3])
+    # ORDER BY comes first.
+    for direction, expected in (("", sorted(x)), ("DESC", sorted(x, reverse=True))):
+        found = session.sql(f"SELECT x, max(v) AS v FROM a GROUP BY x ORDER BY x {direction}").to_xarray()
+        assert found.x.values.tolist() == expected
+
+
+def test_axes_of_files_keep_their_order(tmp_path):
+    given = xr.DataArray(np.arange(6.0).reshape(3, 2), {"lat": [90, 0, 45], "lon": [2, 1]}, ("lat", "lon"), name="v")
+    given.to_dataset().to_zarr(tmp_path / "v.zarr", zarr_format=2)
+    found = tet_sql.connect(tmp_path / "v.zarr").sql("SELECT lat, lon, value AS v FROM v WHERE value < 5").to_xarray()
+    xr.testing.assert_equal(found.v, given.where(given < 5))
+
+
+def test_the_order_of_batches_does_not_matter():
+    array = np.arange(3_000_000.0).reshape(300, 10_000)
+    given = xr.DataArray(array, {"a": np.arange(300) * 2.0, "b": np.arange(10_000)}, ("a", "b"), name="v")
+    session = tet_sql.connect(threads=2)
+    session.register("t", given)
+    for _ in range(5):
+        xr.testing.assert_equal(session.sql("SELECT * FROM t").to_xarray().v, given)
+    # Computed coordinates are sorted.
+    values = session.sql("SELECT * FROM (VALUES (2, 'b', 1), (3, 'c', 2), (1, NULL, 3)) AS t(i, name, v)")
+    for dim, expected in (("i", [3, 1, 2]), ("name", [1, 2, 3])):
+        assert values.to_xarray(dims=dim).v.values.tolist() == expected
+    assert values.to_xarray(dims="name").name.isnull().values.tolist() == [False, False, True]
+    for order in ("i DESC", "i DESC LIMIT 3", "-v DESC, i DESC"):
+        rows = session.sql(f"SELECT i, i AS v FROM (VALUES (2), (3), (1)) AS t(i) ORDER BY {order}")
+        assert rows.to_xarray(dims=["i"]).i.values.tolist() == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("x", "type"), [(["c", "b", "a"], "VARCHAR"), ([3, 1, 2], "VARCHAR"), ([3.0, 1.0, 2.0], "DOUBLE")]
+)
+def test_null_is_last_in_the_order_of_an_array(x, type):
+    session = tet_sql.connect()
+    session.register("a", xr.DataArray([0, 1, 2], {"x": x}, ("x",), name="i"))
+    query = f"""
+        SELECT a.x, v FROM (VALUES ('{x[1]}', 1), ('9', 2), ('{x[0]}', 3)) AS k(x, v)
+        LEFT JOIN a ON CAST(a.x AS {type}) = CAST(k.x AS {type})
+    """
+    found = session.sql(query).to_xarray(dims="x")
+    assert found.v.values.tolist() == [3, 1, 2] and found.x.isnull().values.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("type", ["DOUBLE", "INT", "TIMESTAMP", "VARCHAR"])
+def test_missing_coordinates_are_last(type):
+    query = f"SELECT CAST(i AS {type}) AS i, v FROM (VALUES (NULL, 1), ('2024', 2), ('1999', 3)) AS t(i, v)"
+    if type == "TIMESTAMP":
+        query = query.replace("'2024'", "'2024-01-01'").replace("'1999'", "'1999-01-01'")
+    for order, expected in (("", [3, 2, 1]), (" ORDER BY i DESC", [2, 3, 1])):
+        found = tet_sql.connect().sql(query + order).to_xarray(dims="i")
+        assert found.v.values.tolist() == expected and found.i.isnull().values.tolist() == [False, False, True]
+
+
+def test_names_of_columns_are_unique(cells):
+    relation = cells.tet.sql("SELECT a.lat, a.t, b.t FROM this a JOIN this b USING (time, lat, site)")
+    for convert in (relation.numpy, relation.to_xarray):
+        with pytest.raises(tet_sql.QueryError, match="several columns are named t: rename them with AS"):
+            convert()
+    assert relation.df().columns.tolist() == ["lat", "t", "t"] and relation.df().shape == (24, 3)
+
+
 def test_missing_cells_by_type(cells):
     query = """
         SELECT time, lat, site, CAST(t AS INT) AS i, time AS at, t > 3 AS b, site AS text, CAST(t AS REAL) AS f
@@ -150,6 +223,10 @@ def test_texts_with_an_attribute_calendar_stay_texts():
         along = xr.DataArray([1.0, 2.0], {"day": ("day", texts, {"calendar": calendar})}, name="v").to_dataset()
         found = along.tet.sql("SELECT * FROM this").to_xarray().day
         assert found.values.tolist() == texts and found.attrs == {"calendar": calendar}
+    # The same for texts along a dimension that are dates of the calendar.
+    texts = ["2001-02-27", "2001-02-28"]
+    along = xr.DataArray([1.0, 2.0], {"day": ("day", texts, {"calendar": "360_day"})}, name="v").to_dataset()
+    assert along.tet.sql("SELECT * FROM this").to_xarray().day.values.tolist() == texts
 
 
 def test_a_million_groups_are_reshaped():

@@ -45,7 +45,7 @@ def stored_calendar(metadata: Mapping[str, str]) -> str | None:
     column is a dimension.
     """
     if CALENDAR_MARK in metadata:
-        return metadata[CALENDAR_MARK]
+        return metadata[CALENDAR_MARK] or None
     return metadata.get(CALENDAR) if DIMENSION in metadata else None
 
 

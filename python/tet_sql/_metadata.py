@@ -16,7 +16,8 @@ DTYPE = "tet:dtype"
 INDEX = "tet:index"
 #: The dimensions of a variable that is repeated along further dimensions, as JSON.
 DIMS = "tet:dims"
-#: Marks a column of `cftime` dates and names their calendar.
+#: Marks a column of `cftime` dates and names their calendar. The mark is empty if the column has texts that only look
+#: like dates.
 CALENDAR_MARK = "tet:calendar"
 #: Marks a variable that is a coordinate.
 COORDINATE = "tet:coordinate"

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from . import _tet_sql
 from ._libraries import library
 
 _ZONED = re.compile(r'Timestamp\([^,]+, "(.+)"\)')
 
 
-def values(column: Any, batches: Any) -> Any:
-    """Returns a column as a NumPy array.
+def check_names(names: Sequence[str]) -> None:
+    """Raises an error if two columns have the same name: a result by name can hold only one."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise _tet_sql.QueryError(f"several columns are named {repeated[0]}: rename them with AS")
+
+
+def values(number: int, column: Any, batches: Any) -> Any:
+    """Returns the column at this index as a NumPy array.
 
     Nulls are NaN or NaT. Integers with nulls become ``float64``; texts, and booleans with nulls, become objects.
     Times with a time zone are in UTC.
     """
     np = library("numpy", "Relation.numpy()")
     if not column.is_plain:
-        return _objects(column, batches)
+        return objects(number, column, batches)
     array = np.asarray(column)
     if column.texts is not None:
         return texts(column)[array]
@@ -46,11 +56,11 @@ def texts(column: Any) -> Any:
     return np.array([*column.texts, None], dtype=object)
 
 
-def _objects(column: Any, batches: Any) -> Any:
-    """Returns a column of a type that NumPy does not have, such as a list, as objects."""
+def objects(number: int, column: Any, batches: Any) -> Any:
+    """Returns the column at this index as objects. Its type, such as a list, is one that NumPy does not have."""
     np = library("numpy", "Relation.numpy()")
     pyarrow = library("pyarrow", f"a column of type {column.type}")
-    found = pyarrow.table(batches).column(column.name).to_pylist()
-    objects = np.empty(len(found), dtype=object)
-    objects[:] = found
-    return objects
+    found = pyarrow.table(batches).column(number).to_pylist()
+    cells = np.empty(len(found), dtype=object)
+    cells[:] = found
+    return cells

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
 from ._calendars import CALENDAR, calendar_of, is_missing
-from ._libraries import library
+from ._libraries import is_a, library
 from ._metadata import ATTRIBUTES, CALENDAR_MARK, COORDINATE, DIMS, DTYPE, INDEX, encoded
 
 if TYPE_CHECKING:
@@ -34,28 +33,26 @@ def register(
     coords: Mapping[str, Any] | None,
 ) -> None:
     """Makes an object a table of a session."""
-    if _is(obj, "numpy", "ndarray"):
+    if is_a(obj, "numpy", "ndarray"):
         _register_array(session, name, obj, dims, coords or {})
         return
     if dims is not None or coords is not None:
         raise TypeError("dims and coords apply to NumPy arrays only")
-    if _is(obj, "xarray", "DataArray"):
+    if is_a(obj, "xarray", "DataArray"):
         _register_dataset(session, name, obj.to_dataset(name="value" if obj.name is None else obj.name))
-    elif _is(obj, "xarray", "Dataset"):
+    elif is_a(obj, "xarray", "Dataset"):
         _register_dataset(session, name, obj)
+    elif is_a(obj, "pandas", "Series") or is_a(obj, "polars", "Series"):
+        raise TypeError("cannot register a Series, expected a frame: register series.to_frame()")
     elif hasattr(obj, "__arrow_c_stream__"):
-        session.register_batches(name, obj)
+        # Polars exports the type Null, also in lists and structs, with a buffer, which the interface does not allow.
+        has_nulls = is_a(obj, "polars", "DataFrame") and any("Null" in str(dtype) for dtype in obj.dtypes)
+        session.register_batches(name, obj.to_arrow() if has_nulls else obj)
     else:
         raise TypeError(
             f"cannot register an object of type {type(obj).__name__}, expected an xarray object, a NumPy array, a "
             "pandas or Polars frame, or an object with __arrow_c_stream__"
         )
-
-
-def _is(obj: Any, module: str, name: str) -> bool:
-    """Returns ``True`` if an object is of a class of a library, which is not imported for the test."""
-    imported = sys.modules.get(module)
-    return imported is not None and isinstance(obj, getattr(imported, name))
 
 
 def _register_array(
@@ -76,7 +73,10 @@ def _register_array(
     for dim, extent in zip(dims, array.shape):
         if np.ma.is_masked(coords.get(dim)):
             raise ValueError(f"the coordinates of {dim} have masked values, expected a value at every index")
-        along = np.asarray(coords[dim]) if dim in coords else np.arange(extent)
+        along = np.arange(extent)
+        if dim in coords:
+            is_zoned = is_a(coords[dim], "pandas", "DatetimeIndex") and coords[dim].tz is not None
+            along = np.asarray(coords[dim].tz_convert(None) if is_zoned else coords[dim])
         if along.shape != (extent,):
             raise ValueError(f"the coordinates of {dim} have shape {along.shape}, expected ({extent},)")
         axes.append(_in_memory(dim, {} if dim in coords else {INDEX: ""}, along))
@@ -84,10 +84,10 @@ def _register_array(
     session.register_grid(name, axes, [_in_memory(column, {}, _unmasked(name, array))], _chunk_shape(array.shape))
 
 
-def _unmasked(name: str, array: numpy.ndarray) -> numpy.ndarray:
+def _unmasked(name: str, array: numpy.ndarray, kind: str = "masked array", fill: str = "filled") -> numpy.ndarray:
     """Returns a masked array with NaN, NaT or ``None`` in its masked cells, and any other array as it is.
 
-    Integers become ``float64``.
+    Integers become ``float64``. Error messages name the kind of the user's array, and its method that replaces NULLs.
     """
     np = library("numpy", "registering an array")
     if not isinstance(array, np.ma.MaskedArray):
@@ -101,16 +101,16 @@ def _unmasked(name: str, array: numpy.ndarray) -> numpy.ndarray:
         dtype = np.dtype("float64")
     elif dtype.kind == "b":
         raise _tet_sql.UnsupportedError(
-            f"{name} is a masked array of booleans, which cannot be NULL: register array.astype('int8') or "
-            "array.filled(value)"
+            f"{name} is a {kind} of booleans, which cannot be NULL: register array.astype('float64') or "
+            f"array.{fill}(value)"
         )
-    cells = array.data.astype(dtype)
+    cells = _as_type(name, array.data, dtype, copy=True)
     # NumPy converts `None` to NaN or NaT.
     cells[array.mask] = None
     if array.dtype.kind in "iu" and (np.abs(cells) >= EXACT_INTEGERS).any():
         raise _tet_sql.UnsupportedError(
-            f"{name} is a masked array of type {array.dtype} with integers of 2^53 or more, which are not exact in "
-            "float64: register array.astype('float64') or array.filled(value)"
+            f"{name} is a {kind} of type {array.dtype} with integers of 2^53 or more, which are not exact in float64: "
+            f"register array.astype('float64') or array.{fill}(value)"
         )
     return cells
 
@@ -144,7 +144,7 @@ def _register_dataset(session: Any, name: str, dataset: xarray.Dataset) -> None:
     axes = []
     for dim in dims:
         if dim in dataset.coords:
-            coordinate = dataset.coords[dim]
+            coordinate = _of_numpy(str(dim), dataset.coords[dim].variable)
             metadata = encoded(coordinate.attrs) | shared
             if coordinate.dtype.kind == "f" and coordinate.dtype.itemsize < 8:
                 metadata[DTYPE] = str(coordinate.dtype)
@@ -173,9 +173,9 @@ def _readable(
     found = {}
     errors = []
     for key, array in variables.items():
-        variable: xarray.Variable = array.variable
         texts = None
         try:
+            variable = _of_numpy(str(key), array.variable)
             if _supported(str(key), variable.dtype) is None:
                 attributes, indices, texts = _indexed(str(key), variable.attrs, variable.values)
                 variable = variable.copy(data=indices)
@@ -184,6 +184,26 @@ def _readable(
         except _tet_sql.UnsupportedError as error:
             errors.append(error)
     return found, errors
+
+
+def _of_numpy(name: str, variable: xarray.Variable) -> xarray.Variable:
+    """Converts a variable of a pandas type to NumPy.
+
+    Times with a time zone become UTC, nullable numbers and booleans become plain ones.
+    """
+    np = library("numpy", "registering a Dataset")
+    if isinstance(variable.dtype, np.dtype):
+        return variable
+    pandas = library("pandas", "registering a Dataset")
+    if isinstance(variable.dtype, pandas.DatetimeTZDtype):
+        return variable.copy(data=pandas.DatetimeIndex(variable.data).tz_convert(None).to_numpy())
+    dtype = getattr(variable.dtype, "numpy_dtype", None)
+    if dtype is None or dtype.kind not in "biuf":
+        return variable
+    series = pandas.Series(variable.data)
+    cells = series.to_numpy(dtype, na_value=dtype.type(0))
+    masked = np.ma.masked_array(cells, series.isna())
+    return variable.copy(data=_unmasked(name, masked, "pandas array with NA", "fillna"))
 
 
 def _column(
@@ -202,7 +222,7 @@ def _column(
     dtype = _supported(name, variable.dtype)
     # xarray has no public test for arrays that are read on access.
     if variable._in_memory and tuple(variable.dims) == tuple(dims):
-        values = variable.values.astype(dtype, copy=False)
+        values = _as_type(name, variable.values, dtype)
         if values.flags.c_contiguous:
             return _tet_sql.Variable(name, metadata, np.require(values, dtype, ["C", "A"]), texts)
     positions = [axis for axis, dim in enumerate(dims) if dim in variable.dims]
@@ -212,7 +232,7 @@ def _column(
         found = variable.isel(box).transpose(*(dims[axis] for axis in positions)).values
         extents = [end - start for start, end in zip(starts, ends)]
         expanded = [extent if axis in positions else 1 for axis, extent in enumerate(extents)]
-        repeated = np.broadcast_to(found.reshape(expanded), extents)
+        repeated = np.broadcast_to(_as_type(name, found, dtype).reshape(expanded), extents)
         return np.require(repeated, dtype, ["C", "A"])
 
     if texts is not None:
@@ -232,10 +252,29 @@ def _supported(name: str, dtype: Any) -> Any:
             f"{name} has the type {dtype}, expected booleans, numbers of up to 64 bits, texts or times"
         )
     if dtype.kind in "mM":
-        unit, count = np.datetime_data(dtype)
-        if count != 1 or unit not in ("s", "ms", "us", "ns"):
-            return np.dtype(f"{dtype.kind}8[s]")
+        unit, _ = np.datetime_data(dtype)
+        if unit in ("ps", "fs", "as") or (dtype.kind == "m" and unit in ("Y", "M")):
+            raise _tet_sql.UnsupportedError(
+                f"{name} has the type {dtype}, expected a unit of time from nanoseconds to weeks"
+            )
+        return np.dtype(f"{dtype.kind}8[{unit if unit in ('s', 'ms', 'us', 'ns') else 's'}]")
     return dtype.newbyteorder("=")
+
+
+def _as_type(name: str, array: numpy.ndarray, dtype: Any, copy: bool = False) -> numpy.ndarray:
+    """Returns an array with the type in which its values are read.
+
+    Raises an error for times that are too large for the unit, which NumPy wraps.
+    """
+    np = library("numpy", "registering an array")
+    cells = array.astype(dtype, copy=copy)
+    if array.dtype.kind in "mM" and dtype.kind in "mM" and np.datetime_data(array.dtype) != np.datetime_data(dtype):
+        wrapped = (cells.astype(array.dtype) != array) & ~np.isnat(array)
+        if wrapped.any():
+            raise _tet_sql.UnsupportedError(
+                f"{name} has the value {array[wrapped][0]!r}, which is outside of the range of {dtype}"
+            )
+    return cells
 
 
 def _in_memory(name: str, metadata: dict[str, str], array: numpy.ndarray) -> Any:
@@ -243,7 +282,7 @@ def _in_memory(name: str, metadata: dict[str, str], array: numpy.ndarray) -> Any
     np = library("numpy", "registering an array")
     dtype = _supported(name, array.dtype)
     if dtype is not None:
-        return _tet_sql.Variable(name, metadata, np.require(array, dtype, ["C", "A"]))
+        return _tet_sql.Variable(name, metadata, np.require(_as_type(name, array, dtype), dtype, ["C", "A"]))
     metadata, indices, texts = _indexed(name, metadata, array)
     return _tet_sql.Variable(name, metadata, indices, texts)
 
@@ -260,11 +299,19 @@ def _indexed(
     if calendar := calendar_of(values):
         # An attribute of the object with this name is kept.
         attributes = {CALENDAR: calendar, **attributes, CALENDAR_MARK: calendar}
+    elif CALENDAR in attributes:
+        # Texts that look like dates of the calendar stay texts.
+        attributes = {**attributes, CALENDAR_MARK: ""}
     numbers: dict[str, int] = {}
     indices = np.full(len(values), -1, dtype=np.int64)
     for cell, value in enumerate(values):
         if not is_missing(value):
             indices[cell] = numbers.setdefault(_as_text(name, value), len(numbers))
+    for text in numbers:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise _not_utf8(name, text) from error
     return dict(attributes), indices.reshape(array.shape), list(numbers)
 
 
@@ -272,12 +319,19 @@ def _as_text(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        return value.decode()
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise _not_utf8(name, value) from error
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise _tet_sql.UnsupportedError(
         f"{name} has the type object and a value of type {type(value).__name__}, expected texts or times"
     )
+
+
+def _not_utf8(name: str, text: str | bytes) -> _tet_sql.UnsupportedError:
+    return _tet_sql.UnsupportedError(f"{name} has the text {text!r}, which is not UTF-8")
 
 
 def _chunks_of(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ._chart import Chart
 from ._libraries import library
-from ._numpy import time_zone, values
+from ._numpy import check_names, objects, time_zone, values
 from ._progress import Progress, display
 from ._schema import Schema
+from ._settings import as_text
 from ._to_xarray import dataset
 
 if TYPE_CHECKING:
@@ -83,16 +84,23 @@ class Relation:
         return library("pyarrow", "Relation.arrow()").table(self._collect())
 
     def df(self) -> pandas.DataFrame:
-        """The result as a pandas ``DataFrame``. Times keep their time zone."""
+        """The result as a pandas ``DataFrame``. Times keep their time zone.
+
+        Decimals are ``decimal.Decimal`` objects, which need pyarrow, as lists do.
+        """
         pandas = library("pandas", "Relation.df()")
         batches = self._collect()
-        columns: dict[str, Any] = {}
-        for column in batches.columns():
-            columns[column.name] = values(column, batches)
+        columns = batches.columns()
+        found: dict[int, Any] = {}
+        for number, column in enumerate(columns):
+            is_decimal = column.type.startswith("Decimal")
+            found[number] = objects(number, column, batches) if is_decimal else values(number, column, batches)
             if zone := time_zone(column):
-                times = pandas.DatetimeIndex(columns[column.name], tz="UTC")
-                columns[column.name] = times.tz_convert(zone)
-        return pandas.DataFrame(columns, copy=False)
+                found[number] = pandas.DatetimeIndex(found[number], tz="UTC").tz_convert(zone)
+        frame = pandas.DataFrame(found, copy=False)
+        # Names may repeat.
+        frame.columns = [column.name for column in columns]
+        return frame
 
     def pl(self) -> polars.DataFrame:
         """The result as a Polars ``DataFrame``."""
@@ -102,27 +110,30 @@ class Relation:
         """The columns of the result as NumPy arrays, by name.
 
         Nulls are NaN or NaT. Integers with nulls become ``float64``; texts, and booleans with nulls, become objects.
-        Times with a time zone are in UTC, because NumPy has no time zones.
+        Times with a time zone are in UTC, because NumPy has no time zones. Decimals become ``float64``.
         """
+        check_names(self.columns)
         batches = self._collect()
-        return {column.name: values(column, batches) for column in batches.columns()}
+        return {column.name: values(number, column, batches) for number, column in enumerate(batches.columns())}
 
-    def to_xarray(self, dims: Sequence[str] | None = None) -> xarray.Dataset:
+    def to_xarray(self, dims: str | Sequence[str] | None = None) -> xarray.Dataset:
         """The result as an xarray ``Dataset``, with coordinates, units and attributes.
 
         ``dims`` are the columns that become dimensions. By default, they are the dimensions of arrays among the
-        columns. A single row may have none. Rows in the order of the dimensions are reshaped; others are put in their
-        places, and cells without a row are missing. Times with a time zone are in UTC.
+        columns. A single row may have none. Rows in the order of the dimensions are reshaped; other rows are put in the
+        cells of their coordinates, and cells without a row are NaN, NaT or ``None``. Coordinates are in the order of
+        ORDER BY, or else of the arrays that they come from, or else ascending. Times with a time zone are in UTC.
         """
-        return dataset(self._collect(), dims)
+        check_names(self.columns)
+        return dataset(self._collect(), [dims] if isinstance(dims, str) else dims, self._query.order)
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> int:
         """Writes the result to a file, and returns the number of rows.
 
         The extension selects the format: ``.tet``, ``.zarr``, ``.parquet``, ``.csv``, ``.json`` or ``.arrow``.
-        ``options`` are those of ``COPY``, such as ``dims="time,lat,lon"``.
+        ``options`` are those of ``COPY``, such as ``dims=["time", "lat", "lon"]``.
         """
-        texts = {name: str(value) for name, value in options.items()}
+        texts = {name: as_text(value) for name, value in options.items()}
         return self._shown(lambda progress: self._query.write(os.fspath(path), texts, progress))
 
     def show(self, rows: int = SHOWN_ROWS) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from . import _tet_sql
+from ._parameters import parameters
 from ._register import register
 from ._relation import Relation
 from ._schema import Schema
+from ._settings import as_text
 
 #: Parameters of a statement: for ``$1`` and ``?``, or for ``$name``.
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -103,8 +105,8 @@ class Session:
             [os.fspath(file) for file in files],
             threads,
             None if memory_limit is None else str(memory_limit),
-            [(name, _text(value)) for name, value in settings.items()],
-            [(name, _text(value)) for name, value in options.items()],
+            [(name, as_text(value)) for name, value in settings.items()],
+            [(name, as_text(value)) for name, value in options.items()],
             (cluster_token, None if cluster_ca is None else Path(cluster_ca).read_bytes()),
         )
         for warning in self._session.warnings:
@@ -121,9 +123,8 @@ class Session:
         >>> session.sql("SELECT $n * 2 AS twice", {"n": 21}).numpy()["twice"]
         array([42])
         """
-        if params is not None and not isinstance(params, Mapping):
-            params = list(params)
-        relation = Relation(self._session.sql(query, params), self._progress)
+        values = None if params is None else parameters(params)
+        relation = Relation(self._session.sql(query, values), self._progress)
         for warning in self._session.take_warnings():
             warnings.warn(warning, stacklevel=2)
         return relation
@@ -190,12 +191,3 @@ class Session:
         tables = self.tables()
         shown = ", ".join(tables[:5]) + (", ..." if len(tables) > 5 else "")
         return f"<tet_sql.Session: {shown or 'no tables'}>"
-
-
-def _text(value: Any) -> str:
-    """Returns a setting as text."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return ",".join(str(one) for one in value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tet_sql
+from ._axis import Axis
 from ._calendars import CALENDAR, dates, stored_calendar
 from ._libraries import library
-from ._metadata import COORDINATE, DIMS, DTYPE, INDEX, common_attributes, decoded
-from ._numpy import texts, values
+from ._metadata import COORDINATE, DIMS, common_attributes, decoded
+from ._numpy import values
 from ._schema import DIMENSION
 
 if TYPE_CHECKING:
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
     import xarray
 
 
-def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
-    """Returns a result as a Dataset over these dimensions."""
+def dataset(
+    batches: Any,
+    dims: Sequence[str] | None,
+    order: Callable[[int], tuple[bool, Any] | None] = lambda number: None,
+) -> xarray.Dataset:
+    """Returns a result as a Dataset over these dimensions.
+
+    ``order`` returns the order of the coordinates in the column at an index, as ``Query.order`` does.
+    """
     xarray = library("xarray", "Relation.to_xarray()")
     columns = {column.name: column for column in batches.columns()}
+    numbers = {name: number for number, name in enumerate(columns)}
     if dims is None:
         dims = [name for name, column in columns.items() if DIMENSION in column.metadata]
     rows = len(batches)
@@ -34,7 +43,7 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
     unknown = [name for name in dims if name not in columns]
     if unknown:
         raise _tet_sql.Error(f"the result has no column {unknown[0]}, expected one of {', '.join(columns)}")
-    axes = [_Axis(columns[name]) for name in dims]
+    axes = [Axis(columns[name], order(numbers[name])) for name in dims]
     layout = _Reshaped.of(axes, rows) or _Scattered(axes, rows)
     coords = {
         axis.name: (axis.name, *_dated(coordinates, axis.metadata))
@@ -42,7 +51,7 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
         if not axis.is_index_of(coordinates)
     }
     variables = {
-        name: _collapsed(dims, layout.array(values(column, batches)), column.metadata)
+        name: _collapsed(dims, layout.array(values(numbers[name], column, batches)), column.metadata)
         for name, column in columns.items()
         if name not in dims
     }
@@ -50,43 +59,25 @@ def dataset(batches: Any, dims: Sequence[str] | None) -> xarray.Dataset:
     return result.set_coords([name for name in variables if COORDINATE in columns[name].metadata])
 
 
-class _Axis:
-    """A column whose values are coordinates."""
-
-    def __init__(self, column: Any) -> None:
-        np = library("numpy", "Relation.to_xarray()")
-        self.name = column.name
-        self.metadata = column.metadata
-        if not column.is_plain:
-            raise _tet_sql.Error(f"column {column.name} of type {column.type} cannot be a dimension")
-        #: One value per row, which identifies the coordinate. Of texts, the number of the text.
-        self.keys = np.asarray(column)
-        self._texts = None if column.texts is None else texts(column)
-
-    def coordinates(self, keys: numpy.ndarray) -> numpy.ndarray:
-        """Returns the coordinates that these keys stand for."""
-        if self._texts is not None:
-            return self._texts[keys]
-        if DTYPE in self.metadata and keys.dtype.kind == "f":
-            return keys.astype(self.metadata[DTYPE])
-        return keys
-
-    def is_index_of(self, coordinates: numpy.ndarray) -> bool:
-        """Returns ``True`` if the dimension had no coordinates, and all of its indices are in the result."""
-        np = library("numpy", "Relation.to_xarray()")
-        return INDEX in self.metadata and np.array_equal(coordinates, np.arange(len(coordinates)))
-
-
 class _Reshaped:
     """Rows that are the cells of an array in row-major order, in any order of the dimensions."""
 
-    def __init__(self, axes: list[_Axis], extents: list[int], order: list[int], keys: list[Any]) -> None:
-        self.coordinates = [axis.coordinates(one) for axis, one in zip(axes, keys)]
+    def __init__(self, axes: list[Axis], extents: list[int], order: list[int], keys: list[Any]) -> None:
+        np = library("numpy", "Relation.to_xarray()")
         self._shape = [extents[axis] for axis in order]
         self._transposed = [order.index(axis) for axis in range(len(axes))]
+        self.coordinates = []
+        #: The indices along an axis whose rows are in another order than its coordinates.
+        self._moved: dict[int, numpy.ndarray] = {}
+        for number, (axis, found) in enumerate(zip(axes, keys)):
+            indices = axis.sorting(found)
+            if not np.array_equal(indices, np.arange(len(indices))):
+                self._moved[number] = indices
+                found = found[indices]
+            self.coordinates.append(axis.coordinates(found))
 
     @classmethod
-    def of(cls, axes: list[_Axis], rows: int) -> _Reshaped | None:
+    def of(cls, axes: list[Axis], rows: int) -> _Reshaped | None:
         """Returns the layout of the rows, or ``None`` if they are not in row-major order."""
         np = library("numpy", "Relation.to_xarray()")
         if rows == 0:
@@ -95,6 +86,9 @@ class _Reshaped:
         steps = []
         for axis in axes:
             change = axis.keys != axis.keys[0]
+            if change[0]:
+                # NaN and NaT are not equal to themselves.
+                return None
             first = int(change.argmax())
             steps.append(first if change[first] else rows)
         order = sorted(range(len(axes)), key=lambda axis: -steps[axis])
@@ -116,21 +110,27 @@ class _Reshaped:
         return cls(axes, extents, order, keys) if outer == 1 else None
 
     def array(self, column: numpy.ndarray) -> numpy.ndarray:
-        """Returns a column as an array over the dimensions, without copying it."""
-        return column.reshape(self._shape).transpose(self._transposed)
+        """Returns a column as an array over the dimensions, which is copied only if an axis is in another order."""
+        array = column.reshape(self._shape).transpose(self._transposed)
+        for axis, indices in self._moved.items():
+            array = array.take(indices, axis)
+        return array
 
 
 class _Scattered:
     """Rows in any order. Cells without a row are missing."""
 
-    def __init__(self, axes: list[_Axis], rows: int) -> None:
+    def __init__(self, axes: list[Axis], rows: int) -> None:
         np = library("numpy", "Relation.to_xarray()")
         self.coordinates = []
         indices = []
         for axis in axes:
-            keys, index = self._numbered(axis)
-            self.coordinates.append(axis.coordinates(keys))
-            indices.append(index)
+            keys, index = np.unique(axis.keys, return_inverse=True)
+            sorting = axis.sorting(keys)
+            self.coordinates.append(axis.coordinates(keys[sorting]))
+            moved = np.empty_like(sorting)
+            moved[sorting] = np.arange(len(sorting))
+            indices.append(moved[index])
         self._shape = tuple(len(coordinates) for coordinates in self.coordinates)
         self._cells = np.ravel_multi_index(indices, self._shape) if rows else np.empty(0, dtype=np.int64)
         self._is_full = math.prod(self._shape) == rows
@@ -140,19 +140,6 @@ class _Scattered:
                 f"several rows have the same coordinates along {names}: group by these columns, or name further "
                 "dimensions with to_xarray(dims=[...])"
             )
-
-    @staticmethod
-    def _numbered(axis: _Axis) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Returns the distinct keys of an axis, and the index of each row's key among them.
-
-        Keys that first appear in ascending or descending order keep this order. Others are sorted, except texts,
-        whose keys are numbered by their first rows.
-        """
-        np = library("numpy", "Relation.to_xarray()")
-        keys, first, index = np.unique(axis.keys, return_index=True, return_inverse=True)
-        if (np.diff(first) < 0).all():
-            return keys[::-1], len(keys) - 1 - index
-        return keys, index
 
     def array(self, column: numpy.ndarray) -> numpy.ndarray:
         """Returns a column as an array over the dimensions."""
