@@ -31,7 +31,7 @@ use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 /// and nothing is hashed.
 ///
 /// Either the axes of both arrays have equal coordinates, or the dimensions of one array are equal to expressions over
-/// dimensions of the other, such as `init + lead = time`; see [`reindexed`](super::reindexed).
+/// dimensions of the other, such as `init + lead = time`.
 ///
 /// The rule leaves a join unchanged if coordinates repeat, if an outer join has rows without a match, or if
 /// chunks would be decoded many times.

@@ -327,3 +327,12 @@ async fn columns_of_arrays_in_created_tables_are_combined() {
     let sql = "SELECT max(lat) FROM (SELECT lat FROM r UNION ALL SELECT 500)";
     assert_eq!(rows(&ctx, sql).await, ["500"]);
 }
+
+/// The plan of a created table is analysed twice. The second time, the text is completed.
+#[tokio::test]
+async fn times_of_text_in_created_tables() {
+    let ctx = session();
+    let query = "SELECT arrow_cast(t, 'Timestamp(Second, None)') AS t FROM (VALUES ('1969-12-20 05:00')) AS v(t)";
+    rows(&ctx, &format!("CREATE TABLE c AS {query}")).await;
+    assert_eq!(rows(&ctx, "SELECT t FROM c").await, ["1969-12-20T05:00:00"]);
+}

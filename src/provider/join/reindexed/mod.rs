@@ -1,7 +1,7 @@
 //! Reads an array on the axes of another array.
 //!
-//! In `forecast JOIN truth ON init + lead = time AND forecast.lat = truth.lat`, every cell of the forecast has at most one match,
-//! whose index along each axis of the truth depends on some axes of the forecast:
+//! In `forecast JOIN truth ON init + lead = time AND forecast.lat = truth.lat`, every cell of the forecast has at most
+//! one match, whose index along each axis of the truth depends on some axes of the forecast:
 //!
 //! ```text
 //! forecast(init, lead, lat)   truth(time, lat)
@@ -44,8 +44,8 @@ pub(crate) struct ReindexedGrid {
 
 impl ReindexedGrid {
     /// Puts `values` on the axes of `grid`. `positions` has, for each axis of the values, the indices along
-    /// it: one for every combination of indices along some axes of the grid. Cells of combinations whose index is
-    /// [`NO_KEY`](crate::provider::join::lookup::keys::NO_KEY) have unspecified values. Returns `None` if the positions do not match the axes.
+    /// it: one for every combination of indices along some axes of the grid. Cells of combinations whose index
+    /// is [`NO_KEY`] have unspecified values. Returns `None` if the positions do not match the axes.
     pub fn try_new(
         values: &Arc<dyn GridSource>,
         grid: &Arc<dyn GridSource>,

@@ -18,8 +18,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Returns the part for a window of the other grid, whose axes have these `lengths`. `positions` are the indices along each
-    /// axis of the array, and `own_lengths` the lengths of these axes.
+    /// Returns the part for a window of the other grid, whose axes have these `lengths`. `positions` are the indices
+    /// along each axis of the array, and `own_lengths` the lengths of these axes.
     ///
     /// # Errors
     /// Returns an error if the part has 2^32 cells or more.
