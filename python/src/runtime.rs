@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use datafusion::common::{Result, internal_err};
@@ -23,6 +25,45 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// The workers for new queries; `None` before the first query, and after an interrupt.
 static CURRENT: Mutex<Option<Workers>> = Mutex::new(None);
+
+/// The number of threads that wait for work.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread that ends the process, once it does.
+static EXITING: OnceLock<ThreadId> = OnceLock::new();
+
+/// Stops all other threads that wait for work, since this thread ends the process. Python would end a daemon
+/// thread that needs the interpreter then, which is undefined behaviour within Rust.
+pub fn exit(py: Python<'_>) {
+    let _ = EXITING.set(thread::current().id());
+    if WAITING.load(Ordering::Relaxed) > 0 {
+        py.detach(|| thread::sleep(2 * SIGNAL_INTERVAL));
+    }
+}
+
+/// Counts a thread that waits for work.
+struct Waiting;
+
+impl Waiting {
+    fn new() -> Self {
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+
+    /// Never returns if another thread ends the process.
+    fn stop_at_exit(&self) {
+        let this = thread::current().id();
+        while EXITING.get().is_some_and(|ending| *ending != this) {
+            thread::park();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// The worker threads of the process, which all sessions share.
 ///
@@ -148,10 +189,13 @@ impl Workers {
             let _ = sender.send(work.await);
         });
         let receiver = Mutex::new(receiver);
+        let waiting = Waiting::new();
         loop {
             let received = py.detach(|| {
                 let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
-                receiver.recv_timeout(SIGNAL_INTERVAL)
+                let received = receiver.recv_timeout(SIGNAL_INTERVAL);
+                waiting.stop_at_exit();
+                received
             });
             match received {
                 Ok(result) => return result.map_err(|error| exception(&error)),

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use crate::columns::Column;
 use crate::errors::{ExecutionError, exception};
-use crate::runtime::{Workers, wait};
+use crate::runtime::{Workers, exit, wait};
 use crate::text;
 
 /// The name of a capsule with a stream.
@@ -261,10 +261,11 @@ impl Drop for Reading {
     }
 }
 
-/// Waits until abandoned readers have ended, but at most a second. A thread that needs the interpreter while
-/// it shuts down would end the process.
+/// Stops threads that wait for queries, and waits until abandoned readers have ended, but at most a second. A
+/// thread that needs the interpreter while it shuts down would end the process.
 #[pyfunction]
 pub fn wait_for_readers(py: Python<'_>) {
+    exit(py);
     py.detach(|| {
         let end = Instant::now() + EXIT_TIMEOUT;
         while READERS.load(Ordering::Relaxed) > 0 && Instant::now() < end {

@@ -202,3 +202,18 @@ def test_a_thousand_sessions_do_not_leak(weather_path):
     open_and_query(900)
     assert resident() - before < 100 << 20
     assert len(os.listdir("/proc/self/fd")) <= files + 2
+
+
+DAEMON = """
+import threading, time
+import tet_sql
+session = tet_sql.connect(progress=False)
+endless = "SELECT count(*) FROM range(100000) a, range(100000) b WHERE a.value * b.value % 7 = 3"
+threading.Thread(target=lambda: session.sql(endless).numpy(), daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+def test_a_process_ends_while_a_daemon_thread_waits():
+    found = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")
