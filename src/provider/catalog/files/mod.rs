@@ -159,7 +159,8 @@ fn physical_memory() -> u64 {
 }
 
 /// Gives the session a memory pool once its files are known, as `SET
-/// datafusion.runtime.memory_limit` does.
+/// datafusion.runtime.memory_limit` does. Also keeps DataFusion from caching lists of files, in which files that
+/// appear later are missing.
 ///
 /// The pool is a fair one. The partitions of a query sort and group side by side, and with a greedy
 /// pool the first one could take the memory that the others then fail to get. With fair shares, all
@@ -176,7 +177,8 @@ fn limit_memory(context: &SessionContext, bytes: u64, spill_folder: Option<PathB
         .sort_spill_reservation_bytes
         .min(bytes / (4 * partitions.max(1)));
     let mut runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
-        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)));
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .with_object_list_cache_limit(0);
     if let Some(folder) = spill_folder {
         runtime = runtime.with_temp_file_path(folder);
     }
@@ -203,5 +205,26 @@ mod tests {
         assert!(matches!(pool.memory_limit(), MemoryLimit::Finite(12345)));
         let rows = session.context.sql("SELECT 1").await.unwrap();
         assert_eq!(rows.count().await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn new_files_of_a_pattern_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = FileSession::open(
+            SessionConfig::new(),
+            &[],
+            &ArrayOptions::new(),
+            Some(1 << 30),
+            None,
+        );
+        let context = session.await.unwrap().context;
+        let sql = format!("SELECT * FROM '{}/*.csv'", folder.path().display());
+        for (count, name) in [(1, "a.csv"), (2, "b.csv")] {
+            std::fs::write(folder.path().join(name), "a\n7\n").unwrap();
+            assert_eq!(
+                context.sql(&sql).await.unwrap().count().await.unwrap(),
+                count
+            );
+        }
     }
 }

@@ -124,15 +124,25 @@ fn within(time: Expr, start: Expr, end: Expr) -> Expr {
 
 fn rewrite_between(between: &Between, schema: &DFSchema) -> Option<Expr> {
     let (low, high) = (written(&between.low), written(&between.high));
-    if low.is_none() && high.is_none() {
-        let data_type = time_type(&between.low, schema)?;
-        let Literal::Instant(instant) = Literal::of(written(&between.expr)?, &data_type)? else {
-            return None;
+    if written(&between.expr).is_some() {
+        let mut bounds = [&between.low, &between.high].into_iter();
+        let data_type = bounds.find_map(|bound| time_type(bound, schema))?;
+        let instant = |operand: &Expr| match written(operand) {
+            Some(written) => match Literal::of(written, &data_type)? {
+                Literal::Instant(instant) => Some(Box::new(instant)),
+                Literal::Period { .. } => None,
+            },
+            None => Some(Box::new(operand.clone())),
         };
         return Some(Expr::Between(Between {
-            expr: Box::new(instant),
-            ..between.clone()
+            expr: instant(&between.expr)?,
+            low: instant(&between.low)?,
+            high: instant(&between.high)?,
+            negated: between.negated,
         }));
+    }
+    if low.is_none() && high.is_none() {
+        return None;
     }
     let data_type = time_type(&between.expr, schema)?;
     let literal = |written: Option<WrittenTime>, unchanged: &Expr| match written {
