@@ -210,13 +210,9 @@ mod tests {
     #[tokio::test]
     async fn new_files_of_a_pattern_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let session = FileSession::open(
-            SessionConfig::new(),
-            &[],
-            &ArrayOptions::new(),
-            Some(1 << 30),
-            None,
-        );
+        let options = ArrayOptions::new();
+        let config = SessionConfig::new();
+        let session = FileSession::open(config, &[], &options, Some(1 << 30), None);
         let context = session.await.unwrap().context;
         let sql = format!("SELECT * FROM '{}/*.csv'", folder.path().display());
         for (count, name) in [(1, "a.csv"), (2, "b.csv")] {
