@@ -327,8 +327,9 @@ async fn windows_along_an_axis_beside_others() {
     assert_same_without(&ctx, "tet.axis_windows", &outer).await;
     // DataFusion subtracts values that leave the frame, so that a variance may fall below zero.
     let frame = format!("OVER ({SERIES} ROWS 1 PRECEDING)");
-    let alone = format!("SELECT stddev(value) {frame} AS s FROM a ORDER BY time, lat, lon");
-    let beside = alone.replace(" AS s", &format!(" AS s, median(value) {frame}"));
-    let beside = format!("SELECT s FROM ({beside})");
-    assert_eq!(rows(&ctx, &alone).await, rows(&ctx, &beside).await);
+    let alone = format!("SELECT stddev(value) {frame} FROM a ORDER BY time, lat, lon");
+    let beside = alone.replace(" FROM", &format!(", median(value) {frame} FROM"));
+    let beside = rows(&ctx, &beside).await;
+    let beside = beside.iter().map(|row| row.split(' ').next().unwrap());
+    assert!(beside.eq(rows(&ctx, &alone).await));
 }
