@@ -130,7 +130,7 @@ impl Description {
             let id = field(filter, "id").as_str().unwrap_or_default();
             if !only_rounds(id, filter, dtype) {
                 stand_in = in_stored_order(stand_in, filter);
-                filters.push(without_order(filter));
+                filters.push(with_known_names(filter));
             }
         }
         if element.kind == CellKind::Text(TextKind::Variable) {
@@ -313,8 +313,8 @@ fn in_stored_order(data_type: Value, filter: &Value) -> Value {
     }
 }
 
-/// Returns a filter with the name of `uint8` that `zarrs` expects: NumPy writes `|u1`.
-fn without_order(filter: &Value) -> Value {
+/// Returns a filter with the name `u1` for `uint8`, which `zarrs` expects. NumPy writes `|u1`.
+fn with_known_names(filter: &Value) -> Value {
     let mut filter = filter.clone();
     for key in ["dtype", "astype"] {
         if let Some(name) = filter.get_mut(key).filter(|name| **name == "|u1") {

@@ -96,24 +96,17 @@ impl<'a> CoarseTime<'a> {
         instant.ok().map(lit)
     }
 
-    /// Returns an expression that is false for all times, and null for null.
-    fn never(&self) -> Expr {
-        self.time
-            .clone()
-            .is_null()
-            .and(lit(ScalarValue::Boolean(None)))
-    }
-
-    /// Returns an expression that is true for all times, and null for null.
-    fn always(&self) -> Expr {
-        self.time
-            .clone()
-            .is_not_null()
-            .or(lit(ScalarValue::Boolean(None)))
+    /// Returns an expression that is `value` for all times, and null for null.
+    fn constantly(&self, value: bool) -> Expr {
+        let null = lit(ScalarValue::Boolean(None));
+        match value {
+            true => self.time.clone().is_not_null().or(null),
+            false => self.time.clone().is_null().and(null),
+        }
     }
 }
 
-/// Returns the coarse time, and as a literal of its unit the last instant before a constant that the unit cannot represent.
+/// Returns the coarse time, and the last instant in its unit before a constant that the unit cannot represent.
 fn before<'a>(time: &'a Expr, other: &Expr, schema: &DFSchema) -> Option<(CoarseTime<'a>, Expr)> {
     let time = CoarseTime::of(time, schema)?;
     let before = time.before(other, schema)?;
@@ -133,8 +126,8 @@ fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
     Some(match op {
         Operator::Lt | Operator::LtEq => time.time.clone().lt_eq(before),
         Operator::Gt | Operator::GtEq => time.time.clone().gt(before),
-        Operator::Eq => time.never(),
-        Operator::NotEq => time.always(),
+        Operator::Eq => time.constantly(false),
+        Operator::NotEq => time.constantly(true),
         Operator::IsDistinctFrom => lit(true),
         _ => lit(false),
     })
@@ -187,8 +180,7 @@ fn in_list(list: &InList, schema: &DFSchema) -> Option<Expr> {
     }
     Some(match (kept.is_empty(), list.negated) {
         (false, negated) => time.time.clone().in_list(kept, negated),
-        (true, false) => time.never(),
-        (true, true) => time.always(),
+        (true, negated) => time.constantly(negated),
     })
 }
 

@@ -125,6 +125,7 @@ fn within(time: Expr, start: Expr, end: Expr) -> Expr {
 fn rewrite_between(between: &Between, schema: &DFSchema) -> Option<Expr> {
     let (low, high) = (written(&between.low), written(&between.high));
     if written(&between.expr).is_some() {
+        // The times are the bounds.
         let mut bounds = [&between.low, &between.high].into_iter();
         let data_type = bounds.find_map(|bound| time_type(bound, schema))?;
         let instant = |operand: &Expr| match written(operand) {
