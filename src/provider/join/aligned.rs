@@ -16,7 +16,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::join::aligned_reader::{AlignedReader, FetchedAttributes};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
-    Availability, CellFormat, ColumnBounds, Fetch, GridSource, WindowReader,
+    Availability, CellFormat, ColumnBounds, Fetch, GridSource, WindowReader, Windows,
 };
 
 /// The maximum number of bytes of the windows of all attributes together, unless the chunks
@@ -265,6 +265,15 @@ impl GridSource for AlignedGrids {
 
     fn parts(&self) -> Vec<Arc<dyn GridSource>> {
         self.grids().flat_map(|grid| grid.parts()).collect()
+    }
+
+    fn stored_windows(
+        &self,
+        attribute: usize,
+        windows: &Windows,
+    ) -> Result<Option<(Arc<dyn GridSource>, Windows)>> {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.stored_windows(*attribute, windows)
     }
 
     fn axes(&self) -> &[Axis] {

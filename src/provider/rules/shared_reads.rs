@@ -1,4 +1,4 @@
-//! Lets the operators of a plan that read the same array decode each chunk once.
+//! Lets a plan decode each chunk once that several operators, or several windows of one operator, read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::ArrayScan;
-use crate::provider::source::GridSelection;
 use crate::provider::source::shared_chunks::{ArrayName, ArrayRead, SharedChunks};
+use crate::provider::source::{GridSelection, Windows};
 use crate::provider::window::ArrayWindowExec;
 
 /// The maximum number of arrays that all scans of a plan read. With more, every scan decodes its own
@@ -23,7 +23,8 @@ const MAX_ARRAYS: usize = 4096;
 /// Lets scans, aggregates and windows over the same array share decoded chunks.
 ///
 /// In a plan that computes a climatology and subtracts it from the same array, the aggregate decodes
-/// the chunks, and the scan above takes them.
+/// the chunks, and the scan above takes them. A scan that joins arrays with other chunks takes a chunk that it needs for
+/// several windows.
 #[derive(Debug)]
 pub(crate) struct SharedReads;
 
@@ -39,7 +40,7 @@ impl PhysicalOptimizerRule for SharedReads {
             let Some(scan) = scan_of(node) else {
                 return Ok(TreeNodeRecursion::Continue);
             };
-            let arrays = arrays(scan);
+            let arrays = arrays(scan)?;
             count += arrays.len();
             for (array, read) in arrays {
                 reads.entry(array).or_default().push(read);
@@ -49,7 +50,7 @@ impl PhysicalOptimizerRule for SharedReads {
                 false => TreeNodeRecursion::Continue,
             })
         })?;
-        reads.retain(|_, operators| operators.len() > 1);
+        reads.retain(|_, reads| reads.len() > 1 || reads.iter().any(ArrayRead::may_repeat));
         if count > MAX_ARRAYS || reads.is_empty() {
             return Ok(plan);
         }
@@ -94,22 +95,28 @@ fn with_shared(
     }
 }
 
-/// Returns the stored arrays that a scan reads, and the chunks of each that it needs.
-fn arrays(scan: &ArrayScan) -> HashMap<ArrayName, ArrayRead> {
-    let mut arrays: HashMap<_, ArrayRead> = HashMap::new();
+/// Returns the stored arrays that the columns of a scan read, and what they read of each.
+fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
+    let mut arrays = Vec::new();
     let grids = scan.blocks().grid_selections().unwrap_or_default();
     for GridSelection {
         grid, selection, ..
     } in grids
     {
+        let windows = Windows::Chunks {
+            grid: grid.chunk_grid().clone(),
+            selected: selection.chunks(grid.chunk_grid()),
+        };
         let attributes = scan.plan().columns.iter();
         let attributes = attributes.filter_map(|column| column.checked_sub(grid.axes().len()));
-        let parts = grid.parts();
-        for part in attributes.filter_map(|attribute| parts.get(attribute)) {
-            let name = (part.path().to_path_buf(), part.name().to_string());
-            let chunks = selection.chunks(part.chunk_grid());
-            arrays.entry(name).or_default().push(chunks);
+        // The last column may be that of files.
+        for attribute in attributes.filter(|attribute| *attribute < grid.attributes().len()) {
+            if let Some((stored, windows)) = grid.stored_windows(attribute, &windows)? {
+                let name = (stored.path().to_path_buf(), stored.name().to_string());
+                let chunks = stored.chunk_grid().clone();
+                arrays.push((name, ArrayRead { chunks, windows }));
+            }
         }
     }
-    arrays
+    Ok(arrays)
 }

@@ -18,7 +18,7 @@ use crate::provider::catalog::description::{
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
-    Availability, ColumnBounds, Fetch, FetchedBlock, ReadCounts, SharedChunks,
+    Availability, ColumnBounds, Fetch, FetchedBlock, ReadCounts, SharedChunks, Windows,
 };
 
 /// The storage format of an attribute whose cells are plain numbers: little-endian and contiguous.
@@ -68,6 +68,17 @@ pub trait GridSource: Debug + Send + Sync {
     /// The arrays in the file that store the attributes, each with one attribute and its own chunk
     /// grid.
     fn parts(&self) -> Vec<Arc<dyn GridSource>>;
+
+    /// Returns the array that stores an attribute, and its windows that are read where these windows of this grid are;
+    /// `None` if it is unknown.
+    fn stored_windows(
+        &self,
+        attribute: usize,
+        windows: &Windows,
+    ) -> Result<Option<(Arc<dyn GridSource>, Windows)>> {
+        let stored = self.parts().into_iter().nth(attribute);
+        Ok(stored.map(|stored| (stored, windows.clone())))
+    }
 
     /// The axes in storage order. The last axis varies fastest within a chunk.
     fn axes(&self) -> &[Axis];

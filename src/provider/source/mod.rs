@@ -13,6 +13,7 @@ mod grid;
 pub mod recipe;
 pub(in crate::provider) mod shared_chunks;
 mod statistics;
+mod windows;
 
 pub use block::{
     Availability, BlockGroups, BlockList, BlockReader, BlockSource, ColumnKind, EvaluatedRows,
@@ -24,6 +25,7 @@ pub use grid::{CellFormat, GridSelection, GridSource, ReplaceGrid, WindowReader}
 pub use shared_chunks::SharedChunks;
 pub(in crate::provider) use statistics::sum_of_integers;
 pub use statistics::{BlockStatistics, ColumnBounds, RowCount};
+pub use windows::Windows;
 
 /// The name of the value column, unless a dimension has this name.
 pub(super) const VALUE: &str = "value";

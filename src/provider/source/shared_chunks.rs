@@ -12,7 +12,8 @@ use datafusion::execution::memory_pool::{
 };
 
 use crate::format::array::{ArrayFile, ChunkReader, Dataset};
-use crate::grid::ChunkSelection;
+use crate::grid::ChunkGrid;
+use crate::provider::source::Windows;
 
 /// The maximum number of bytes of chunks in memory.
 const MAX_BYTES: usize = 256 << 20;
@@ -22,16 +23,32 @@ const POOL_PARTS: usize = 4;
 
 /// The path and the name of an array.
 pub(in crate::provider) type ArrayName = (PathBuf, String);
-/// The chunks of an array that one operator reads.
-pub(in crate::provider) type ArrayRead = Vec<ChunkSelection>;
+/// What one column of an operator reads of an array.
+#[derive(Debug)]
+pub(in crate::provider) struct ArrayRead {
+    /// The chunks of the array.
+    pub chunks: ChunkGrid,
+    /// The windows that are read one by one. Each needs all chunks that it touches.
+    pub windows: Windows,
+}
 
-/// Chunks that were decoded by one operator of a plan, and wait for the others that read them.
+impl ArrayRead {
+    /// Returns `true` if several windows may need the same chunk.
+    pub fn may_repeat(&self) -> bool {
+        match &self.windows {
+            Windows::Chunks { grid, .. } => !grid.has_same_chunks(&self.chunks),
+            Windows::List(_) => true,
+        }
+    }
+}
+
+/// Decoded chunks that several windows or operators of a plan need.
 ///
 /// In `SELECT ... FROM t JOIN (SELECT lat, lon, avg(value) ... FROM t GROUP BY lat, lon) ...`, the
 /// aggregate decodes the chunks of `t`, and the scan takes them from here. Each chunk is dropped once
-/// every operator has read it. If there is no space, a chunk is decoded again.
+/// it was read for every window. If there is no space, a chunk is decoded again.
 pub struct SharedChunks {
-    /// For each array, the chunks that each operator reads.
+    /// What is read of each array.
     reads: HashMap<ArrayName, Vec<ArrayRead>>,
     state: Mutex<State>,
 }
@@ -59,13 +76,13 @@ struct NumberedFile {
 
 struct DecodedChunk {
     cells: Arc<Vec<u8>>,
-    /// The number of operators that have not read the chunk yet.
+    /// The number of times that the chunk is still needed.
     left: usize,
     memory: MemoryReservation,
 }
 
 impl State {
-    /// Notes that one operator has read a chunk, and drops the chunk if it was the last. Returns the
+    /// Notes that a chunk is needed once less, and drops it if it is no longer needed. Returns the
     /// cells, if the chunk is here.
     fn take(&mut self, key: &(usize, Vec<u64>)) -> Option<Arc<Vec<u8>>> {
         let chunk = self.chunks.get_mut(key)?;
@@ -127,7 +144,7 @@ impl SharedChunks {
         state.chunks.clear();
     }
 
-    /// Returns the chunks of an array for one of its readers; `None` if no other operator reads it.
+    /// Returns the chunks of an array for one of its readers; `None` if the array is not shared.
     pub(in crate::provider) fn of(
         self: &Arc<Self>,
         file: &Arc<dyn ArrayFile>,
@@ -179,22 +196,17 @@ impl ChunksOfArray {
         self.shared.state().take(&(self.file, chunk.to_vec()))
     }
 
-    /// Returns the number of operators that read a chunk.
-    fn readers(&self, chunk: &[u64]) -> usize {
+    /// Returns the number of times that a chunk is needed.
+    fn reads(&self, chunk: &[u64]) -> usize {
         let reads = self.shared.reads.get(&self.name).into_iter().flatten();
-        let is_read = |read: &&ArrayRead| {
-            read.iter().any(|chunks| {
-                let mut axes = chunks.axes().iter().zip(chunk);
-                axes.all(|(axis, index)| axis.contains(*index))
-            })
-        };
-        reads.filter(is_read).count()
+        let reads = reads.map(|read| read.windows.touching(&read.chunks.window(chunk)));
+        reads.fold(0, usize::saturating_add)
     }
 
-    /// Adds the chunk that a reader has decoded, if another operator reads it as well and there is
-    /// space. If another operator has already added it, only counts this operator's read.
+    /// Adds the chunk that a reader has decoded, if it is needed again and there is space. If another reader has
+    /// already added it, only counts this reader's use.
     pub fn add(&self, chunk: Vec<u64>, reader: &mut ChunkReader) {
-        let left = self.readers(&chunk).saturating_sub(1);
+        let left = self.reads(&chunk).saturating_sub(1);
         let Some(bytes) = reader.decoded_bytes().filter(|_| left > 0) else {
             return;
         };

@@ -105,3 +105,85 @@ async fn chunks_without_memory_are_decoded_again() {
     let raw = "SELECT sum(value) FROM raw UNION ALL SELECT max(value) FROM raw";
     assert_eq!(ran.rows, rows(&ctx, raw).await);
 }
+
+#[tokio::test]
+async fn chunks_are_decoded_once_for_all_windows_of_a_join() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("arrays.tet");
+    let spec = |name: &str, dims: &[&str], shape: &[u64], chunk: &[u64], compression| {
+        DatasetSpec::new(name, Dtype::F32, shape, chunk)
+            .with_dim_names(dims.iter().copied())
+            .with_compression(compression)
+    };
+    let series = |name, chunk: [u64; 2], compression| {
+        spec(name, &["time", "lat"], &[48, 600], &chunk, compression)
+    };
+    let forecast = |name, compression| {
+        let dims = ["init", "lead", "lat"];
+        spec(name, &dims, &[6, 18, 600], &[1, 18, 600], compression)
+    };
+    let numbers = |count: u32| (0..count * 600).map(|n| (n * 7 % 1013) as f32 / 8.0);
+    write(
+        &path,
+        &[
+            (
+                series("t", [8, 600], Compression::ZSTD),
+                cells!(numbers(48)),
+            ),
+            (
+                series("u", [12, 150], Compression::ZSTD),
+                cells!(numbers(48)),
+            ),
+            (forecast("f", Compression::ZSTD), cells!(numbers(108))),
+            (
+                series("raw_t", [8, 600], Compression::Raw),
+                cells!(numbers(48)),
+            ),
+            (
+                series("raw_u", [12, 150], Compression::Raw),
+                cells!(numbers(48)),
+            ),
+            (forecast("raw_f", Compression::Raw), cells!(numbers(108))),
+        ],
+    );
+    let ctx = session(&path, 1 << 30).await;
+    // Two tasks might decode the same chunk at the same time.
+    rows(&ctx, "SET datafusion.execution.target_partitions = 1").await;
+    for (from, arrays, plan) in [
+        // A window of 12 x 600 cells needs two chunks of `t`, and every second chunk is needed twice.
+        (
+            "t JOIN u ON t.time = u.time AND t.lat = u.lat",
+            ["t", "u"],
+            "zip(t, u)",
+        ),
+        // Windows of 18 leads, of which each overlaps the next in 12.
+        (
+            "f JOIN t ON f.init * 6 + f.lead = t.time AND f.lat = t.lat",
+            ["f", "t"],
+            "zip(f, reindexed(t))",
+        ),
+    ] {
+        let [one, other] = arrays;
+        let sql = format!("SELECT sum({one}.value * {other}.value), count(*) FROM {from}");
+        let mut once = 0;
+        for array in arrays {
+            let ran = run(&ctx, &format!("SELECT sum(value) FROM {array}")).await;
+            once += ran.metric("bytes_read");
+        }
+        let explained = rows(&ctx, &format!("EXPLAIN {sql}")).await;
+        assert!(explained.join("\n").contains(plan), "{explained:#?}");
+        let ran = run(&ctx, &sql).await;
+        assert_eq!(ran.metric("bytes_read"), once, "{sql}");
+        let raw = arrays.iter().fold(sql, |sql, name| {
+            sql.replace(
+                &format!("FROM {name} "),
+                &format!("FROM raw_{name} AS {name} "),
+            )
+            .replace(
+                &format!("JOIN {name} "),
+                &format!("JOIN raw_{name} AS {name} "),
+            )
+        });
+        assert_eq!(ran.rows, rows(&ctx, &raw).await, "{raw}");
+    }
+}

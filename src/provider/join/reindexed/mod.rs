@@ -31,7 +31,7 @@ use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::reindexed::part::Part;
 use crate::provider::join::reindexed::reader::ReindexedReader;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{CellFormat, Fetch, GridSource, WindowReader};
+use crate::provider::source::{CellFormat, Fetch, GridSource, WindowReader, Windows};
 
 /// An array on the axes of another grid.
 #[derive(Debug)]
@@ -103,6 +103,19 @@ impl GridSource for ReindexedGrid {
 
     fn parts(&self) -> Vec<Arc<dyn GridSource>> {
         Vec::new()
+    }
+
+    fn stored_windows(
+        &self,
+        attribute: usize,
+        windows: &Windows,
+    ) -> Result<Option<(Arc<dyn GridSource>, Windows)>> {
+        let Some(windows) = windows.list() else {
+            return Ok(None);
+        };
+        let windows = windows.iter().map(|window| Ok(self.part(window)?.window));
+        let windows = Windows::List(windows.collect::<Result<_>>()?);
+        self.values.stored_windows(attribute, &windows)
     }
 
     fn axes(&self) -> &[Axis] {
