@@ -276,6 +276,73 @@ async fn cells_are_aggregated_before_the_join() {
     }
 }
 
+/// Consecutive cells that match the same row become one partial state, if the function has such a state and the runs
+/// are not cut into single cells.
+#[tokio::test]
+async fn runs_of_cells_are_reduced_before_they_are_grouped() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    let boxes = "a JOIN (VALUES (0, 2, 1, 5, 'x'), (1, 4, 0, 3, 'y'), (3, 9, 2, 2, NULL), (9, 9, 0, 9, 'z')) \
+                 b(south, north, west, east, name) \
+                 ON a.lat BETWEEN south AND north AND a.lon BETWEEN west AND east";
+    let polygons = "a JOIN (SELECT id, ST_GeomFromText(wkt) AS g FROM (VALUES \
+                    (1, 'POLYGON((-1 -1, 5 -1, 5 3.5, -1 3.5, -1 -1), (1.5 0.5, 3.5 0.5, 3.5 1.5, 1.5 1.5, 1.5 0.5))'), \
+                    (2, 'POLYGON((2 1, 6 1, 6 4, 2 4, 2 1))')) v(id, wkt)) p \
+                    ON ST_Intersects(g, ST_Point(lon, lat))";
+    let periods = "a JOIN (VALUES (0, 2, 'x'), (2, 4, 'y'), (5, 5, 'y')) b(first, last, name) \
+                   ON a.time BETWEEN first AND last";
+    for (select, from, groups, is_reduced) in [
+        (
+            "count(value), avg(value), sum(value)",
+            boxes,
+            "name, time",
+            true,
+        ),
+        (
+            "min(value), max(value + lon), count(*)",
+            boxes,
+            "name, time, lat",
+            true,
+        ),
+        ("avg(value * lat)", boxes, "", true),
+        (
+            "count(*), avg(value), min(lon), max(lat)",
+            boxes,
+            "name",
+            true,
+        ),
+        ("avg(value), count(value)", polygons, "id, time", true),
+        ("sum(value), max(value)", polygons, "time % 2, id > 1", true),
+        ("count(value), sum(lon), avg(value)", polygons, "id", true),
+        ("sum(value), count(*)", periods, "name", true),
+        ("sum(value), count(*)", periods, "lat % 2, name", false),
+        // This fails on a cell without a match.
+        ("sum(10 / (lat + lon))", boxes, "name", false),
+        ("median(value)", boxes, "name", false),
+        ("count(DISTINCT value)", boxes, "name, time", false),
+        ("sum(value * west)", boxes, "name", false),
+        (
+            "sum(value) FILTER (WHERE value > 4)",
+            polygons,
+            "id, time",
+            false,
+        ),
+        ("sum(value)", boxes, "name, time, lon", false),
+    ] {
+        let by = match groups {
+            "" => String::new(),
+            groups => format!(" GROUP BY {groups}"),
+        };
+        let sql = format!("SELECT {select} FROM {from}{by}");
+        let ran = run(&ctx, &sql).await;
+        assert_eq!(ran.metric("joined_runs") > 0, is_reduced, "{sql}");
+        let [answer, expected] = both(&ctx, &sql).await;
+        assert_eq!(answer, expected, "{sql}");
+        let mut rows = ran.rows;
+        rows.sort();
+        assert_eq!(rows, answer, "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn too_little_memory_leaves_the_groups_to_datafusion() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;

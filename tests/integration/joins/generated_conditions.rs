@@ -125,14 +125,16 @@ fn query(random: &mut Random, table: &str) -> String {
             "a.lat, r.k, a.value",
             "count(*)",
             "r.name, count(*), sum(a.value)",
-        ][random.below(4)],
+            "r.name, a.lat, count(a.value), avg(a.value + a.lon)",
+            "r.k, a.lon % 4, min(a.value), max(a.lat), sum(a.lon)",
+        ][random.below(6)],
         (true, true) => ["a.*", "a.lon, a.value", "count(*)"][random.below(3)],
         (true, false) => ["r.*", "count(*)"][random.below(2)],
     };
-    let groups = if columns.starts_with("r.name") {
-        " GROUP BY r.name"
-    } else {
-        ""
+    let groups = match columns {
+        "r.name, count(*), sum(a.value)" => " GROUP BY r.name",
+        grouped if grouped.starts_with("r.") && grouped != "r.*" => " GROUP BY 1, 2",
+        _ => "",
     };
     format!("SELECT {columns} FROM {sides} ON {on}{groups}")
 }

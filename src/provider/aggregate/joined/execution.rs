@@ -1,5 +1,6 @@
 //! One execution of [`ArrayJoinAggregateExec`](super::ArrayJoinAggregateExec).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +12,8 @@ use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, RecordOutput, Time,
+    BaselineMetrics, Count as MetricCount, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput,
+    Time,
 };
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, TryStreamExt};
@@ -22,6 +24,7 @@ use crate::provider::aggregate::joined::plan::JoinAggregation;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
+use crate::provider::join::lookup::joined_runs::{JoinedRun, RunJoin, RunReader};
 use crate::provider::planning::mask::mask;
 
 /// The number of rows between two measurements of the accumulators' size. With more groups than
@@ -30,6 +33,8 @@ const GROWTH: usize = 1 << 16;
 /// The maximum number of bytes of all workers' partial states together, if there is more than one
 /// worker.
 const MAX_BYTES: usize = 1 << 30;
+/// The minimum average length, in rows, of runs that are reduced to partial states.
+const MIN_RUN: usize = 2;
 /// The approximate number of bytes of the results of a group, before and after they are gathered.
 const BYTES_PER_RESULT: usize = 16;
 
@@ -47,6 +52,10 @@ pub(super) struct Execution {
 struct Job {
     join: Arc<dyn ExecutionPlan>,
     program: Arc<JoinAggregation>,
+    /// The join, if its matches are found as runs.
+    runs: Option<RunJoin>,
+    /// The number of runs that were reduced to partial states.
+    joined_runs: MetricCount,
     /// The groups of the build side, if the aggregation is grouped by it.
     build: Option<Arc<BuildGroups>>,
     /// The number of groups of the build side.
@@ -95,6 +104,11 @@ impl Execution {
             // the join makes its own reservation.
             memory.try_grow(states.bytes)?;
         }
+        // Before anything else reads the join.
+        let runs = match self.program.folds.is_some() {
+            true => join.run_join(&self.context).await?,
+            false => None,
+        };
         let build = join.build_groups(&self.context).await?;
         if build.is_none() && self.program.is_grouped_by_build {
             return Ok(None);
@@ -108,6 +122,8 @@ impl Execution {
         let job = Arc::new(Job {
             join: Arc::clone(&self.join),
             program: Arc::clone(&self.program),
+            runs,
+            joined_runs: MetricBuilder::new(&self.metrics).global_counter("joined_runs"),
             build,
             build_count,
             count,
@@ -197,6 +213,7 @@ impl Worker {
         let partitions = job.join.output_partitioning().partition_count();
         let often = GROWTH.max(job.count);
         let mut groups = Vec::new();
+        let mut reader = RunReader::default();
         let mut rows = 0;
         loop {
             let partition = job.next.fetch_add(1, Ordering::Relaxed);
@@ -204,11 +221,25 @@ impl Worker {
                 self.account_for()?;
                 return Ok(self);
             }
-            let mut batches = job.join.execute(partition, Arc::clone(&job.context))?;
+            let context = Arc::clone(&job.context);
+            let mut batches = match &job.runs {
+                Some(runs) => runs.probe(partition, context)?,
+                None => job.join.execute(partition, context)?,
+            };
             while let Some(batch) = batches.try_next().await? {
                 let timer = elapsed.timer();
-                rows += batch.num_rows();
-                self.add(&job, batch, &mut groups)?;
+                rows += match &job.runs {
+                    Some(runs) => {
+                        let joined = self.add_runs(&job, runs, &batch, &mut reader, &mut groups)?;
+                        runs.record(partition, joined);
+                        joined
+                    }
+                    None => {
+                        let joined = batch.num_rows();
+                        self.add(&job, batch, &mut groups)?;
+                        joined
+                    }
+                };
                 if rows >= often {
                     rows = 0;
                     self.account_for()?;
@@ -216,6 +247,79 @@ impl Worker {
                 drop(timer);
             }
         }
+    }
+
+    /// Adds the joined rows of a batch of the probe side. Returns their number. `groups` is overwritten.
+    fn add_runs(
+        &mut self,
+        job: &Job,
+        join: &RunJoin,
+        batch: &RecordBatch,
+        reader: &mut RunReader,
+        groups: &mut Vec<usize>,
+    ) -> Result<usize> {
+        join.find(batch, reader);
+        let joined = reader.runs.iter().map(|run| run.rows.len()).sum();
+        if joined == 0 {
+            return Ok(0);
+        }
+        let rows = join.probe_rows(batch)?;
+        let runs = self.runs_of_groups(job, join, &rows, &reader.runs, groups);
+        let states = match runs.len() * MIN_RUN <= joined {
+            true => job.program.states_of_runs(&rows, &runs),
+            false => Ok(None),
+        };
+        // DataFusion evaluates arguments on rows with a match only.
+        let Ok(Some(states)) = states else {
+            self.add(job, join.joined_rows(batch, &reader.runs)?, groups)?;
+            return Ok(joined);
+        };
+        for (accumulated, states) in self.accumulated.iter_mut().zip(&states) {
+            accumulated.merge(states, groups, job.count)?;
+        }
+        for group in groups.iter() {
+            self.present[*group] = true;
+        }
+        job.joined_runs.add(runs.len());
+        Ok(joined)
+    }
+
+    /// Splits runs into those with one group each, whose numbers are written to `groups`.
+    fn runs_of_groups(
+        &self,
+        job: &Job,
+        join: &RunJoin,
+        rows: &RecordBatch,
+        runs: &[JoinedRun],
+        groups: &mut Vec<usize>,
+    ) -> Vec<Range<usize>> {
+        let program = &job.program;
+        let of_build = join.build_groups().filter(|_| program.is_grouped_by_build);
+        let mut numbers = rows.columns().iter().rev();
+        let numbers = numbers.nth(usize::from(program.is_grouped_by_build));
+        let numbers = numbers.filter(|_| program.probe.is_some());
+        let of_probe = numbers.map(|numbers| numbers.as_primitive::<UInt32Type>().values());
+        groups.clear();
+        let mut split = Vec::with_capacity(runs.len());
+        for JoinedRun {
+            rows,
+            of_build: row,
+        } in runs
+        {
+            let number = of_build.map_or(0, |numbers| numbers.value(*row as usize) as usize);
+            let Some(of_probe) = of_probe else {
+                groups.push(number);
+                split.push(rows.clone());
+                continue;
+            };
+            let mut start = rows.start;
+            for equal in of_probe[rows.clone()].chunk_by(|one, other| one == other) {
+                groups.push(equal[0] as usize * job.build_count + number);
+                split.push(start..start + equal.len());
+                start += equal.len();
+            }
+        }
+        split
     }
 
     /// Adds a batch of joined rows. `groups` is overwritten.

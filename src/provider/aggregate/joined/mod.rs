@@ -12,11 +12,13 @@
 //! ```
 //!
 //! DataFusion's accumulators receive the joined rows with these groups, or merge partial states that were
-//! computed before the join (`eager`). [`ArrayJoinAggregateExec`] is the operator, and `plan` recognises
+//! computed before the join (`eager`). Consecutive rows of the array that match the same row of the build side are
+//! reduced to one partial state first (`folds`), so that no joined row is made. [`ArrayJoinAggregateExec`] is the operator, and `plan` recognises
 //! the aggregations that it can compute.
 
 mod eager;
 mod execution;
+mod folds;
 mod operator;
 pub(in crate::provider) mod plan;
 

@@ -1,7 +1,9 @@
 //! The plan of an aggregation over a lookup join.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinSide, Result};
 use datafusion::config::ConfigOptions;
@@ -11,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::provider::aggregate::joined::eager::{EagerAggregation, JoinedStates};
+use crate::provider::aggregate::joined::folds::Fold;
 use crate::provider::aggregate::joined::operator::ArrayJoinAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::MAX_GROUPS;
@@ -38,6 +41,9 @@ pub(in crate::provider) struct JoinAggregation {
     pub aggregates: Vec<Aggregate>,
     /// The partial states that the join returns in place of cells; `None` if it returns cells.
     pub states: Option<JoinedStates>,
+    /// For each aggregate, the columns of its partial state as folds of runs of joined rows; `None` if joined rows are
+    /// added one by one.
+    pub folds: Option<Vec<Vec<Fold>>>,
     /// The predicate that joined rows have to satisfy.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
     /// The number of selected cells of the probe side, if known.
@@ -58,6 +64,35 @@ impl JoinAggregation {
         let cells = self.cells.unwrap_or(u64::MAX);
         groups as u64 <= FEW_GROUPS
             || (groups <= MAX_GROUPS && groups as u64 <= cells.saturating_mul(SPARSE))
+    }
+
+    /// Returns the partial state of each run of rows, for each aggregate. `rows` are the columns of the join, without
+    /// values for those of the build side. `None` if the states are not known as folds.
+    pub fn states_of_runs(
+        &self,
+        rows: &RecordBatch,
+        runs: &[Range<usize>],
+    ) -> Result<Option<Vec<Vec<ArrayRef>>>> {
+        let Some(folds) = &self.folds else {
+            return Ok(None);
+        };
+        let mut states = Vec::with_capacity(folds.len());
+        for (number, folds) in folds.iter().enumerate() {
+            let of_argument;
+            let columns = match &self.states {
+                Some(states) => &rows.columns()[states.columns[number].clone()],
+                None => {
+                    let argument = &self.aggregates[number].arguments[0];
+                    let values = argument.evaluate(rows)?.into_array(rows.num_rows())?;
+                    of_argument = vec![values; folds.len()];
+                    &of_argument[..]
+                }
+            };
+            let folded = folds.iter().zip(columns);
+            let folded = folded.map(|(fold, values)| fold.fold(values, runs));
+            states.push(folded.collect::<Result<Vec<_>>>()?);
+        }
+        Ok(Some(states))
     }
 
     /// Returns an upper bound on the number of groups of the probe side.
@@ -138,14 +173,21 @@ pub(in crate::provider) fn operator(
     };
     let schema: SchemaRef = numbered.schema();
     let of_cells = others.map(|expr| moved(expr, &needed, &schema))?;
+    let predicate = conjunction_opt(of_cells.conjuncts);
+    let is_of_array = |column: &usize| columns[*column].side == JoinSide::Right;
+    let folds = match join.has_runs() && predicate.is_none() && needed.iter().all(is_of_array) {
+        true => folds_of_cells(&of_cells.aggregates, &schema)?,
+        false => None,
+    };
     let program = JoinAggregation {
+        folds,
         cells: GridSelection::cells(&cells.grids),
         groups,
         is_grouped_by_build: !keys.build.is_empty(),
         probe: keys.probe.clone(),
         aggregates: of_cells.aggregates,
         states: None,
-        predicate: conjunction_opt(of_cells.conjuncts),
+        predicate,
         expressions: aggregation.groups,
     };
     if !program.has_room_for(program.probe_groups()) {
@@ -158,7 +200,10 @@ pub(in crate::provider) fn operator(
     Ok(Some(match eager {
         None => over(numbered, program, Arc::clone(plan)),
         Some(eager) => {
+            let aggregates = eager.aggregates.iter();
+            let folds = aggregates.map(|aggregate| Fold::of_states(&aggregate.function));
             let of_states = JoinAggregation {
+                folds: folds.collect::<Option<_>>().filter(|_| join.has_runs()),
                 aggregates: eager.aggregates,
                 states: Some(eager.states),
                 predicate: None,
@@ -168,4 +213,17 @@ pub(in crate::provider) fn operator(
             over(eager.join, of_states, Arc::new(of_cells))
         }
     }))
+}
+
+/// Returns the folds of the arguments of aggregates over joined rows with this schema; `None` if an aggregate has another
+/// partial state.
+fn folds_of_cells(aggregates: &[Aggregate], schema: &SchemaRef) -> Result<Option<Vec<Vec<Fold>>>> {
+    let folds = aggregates.iter().map(|aggregate| {
+        let ([argument], None) = (aggregate.arguments.as_slice(), &aggregate.filter) else {
+            return Ok(None);
+        };
+        let data_type = argument.data_type(schema)?;
+        Ok(Fold::of_argument(&aggregate.function, &data_type))
+    });
+    folds.collect()
 }

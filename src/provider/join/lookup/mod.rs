@@ -36,6 +36,7 @@ mod distinct_keys;
 #[cfg(feature = "proto")]
 pub(crate) mod encoded;
 pub(in crate::provider) mod grouped;
+pub(in crate::provider) mod joined_runs;
 pub(crate) mod key_index_grid;
 pub(in crate::provider::join) mod key_positions;
 pub(in crate::provider) mod keys;

@@ -180,6 +180,11 @@ impl ArrayLookupJoinExec {
         &self.inputs
     }
 
+    /// Returns the metrics of one partition.
+    pub(super) fn baseline(&self, partition: usize) -> BaselineMetrics {
+        BaselineMetrics::new(&self.metrics, partition)
+    }
+
     pub(super) fn spec(&self) -> &LookupSpec {
         &self.spec
     }
@@ -194,20 +199,21 @@ impl ArrayLookupJoinExec {
         &self,
         context: &Arc<TaskContext>,
     ) -> Result<Option<Arc<BuildGroups>>> {
-        let build = self.build_side(context).await;
+        let build = self.build_side(context, false).await;
         let build = build.map_err(DataFusionError::Shared)?;
         Ok(build.groups.as_ref().map(Arc::clone))
     }
 
-    /// Returns the build side, which the first caller collects.
-    fn build_side(&self, context: &Arc<TaskContext>) -> SharedBuild {
+    /// Returns the build side, which the first caller collects. If `keeps_runs` is true for that caller, the matches of
+    /// conditions are runs.
+    pub(super) fn build_side(&self, context: &Arc<TaskContext>, keeps_runs: bool) -> SharedBuild {
         let build = self.build.get_or_init(|| {
             let (inputs, spec) = (self.inputs.clone(), Arc::clone(&self.spec));
             let (context, metrics) = (Arc::clone(context), self.metrics.clone());
             let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
             let collected = async move {
                 let filter = dynamic_filter.as_ref();
-                let build = collect(&inputs, &spec, filter, context, &metrics).await;
+                let build = collect(&inputs, &spec, filter, keeps_runs, context, &metrics).await;
                 build.map_err(Arc::new)
             };
             collected.boxed().shared()
@@ -242,6 +248,7 @@ async fn collect(
     inputs: &[Arc<dyn ExecutionPlan>; 2],
     spec: &LookupSpec,
     dynamic_filter: Option<&Arc<DynamicFilterPhysicalExpr>>,
+    keeps_runs: bool,
     context: Arc<TaskContext>,
     metrics: &ExecutionPlanMetricsSet,
 ) -> Result<Arc<BuildSide>> {
@@ -255,6 +262,7 @@ async fn collect(
         &spec.matching,
         spec.output.tracks_matches(),
         spec.output.tracks_matches() || !spec.build_groups.is_empty(),
+        keeps_runs,
         inputs[1].output_partitioning().partition_count(),
         memory,
     )
@@ -417,7 +425,7 @@ impl ExecutionPlan for ArrayLookupJoinExec {
     ) -> Result<SendableRecordBatchStream> {
         let inputs = self.inputs.clone();
         let spec = Arc::clone(&self.spec);
-        let build = self.build_side(&context);
+        let build = self.build_side(&context, false);
         let metrics = self.metrics.clone();
         let batches = async move {
             let probe = Probe {

@@ -89,7 +89,8 @@ pub(in crate::provider::join::lookup) enum BuildKeys {
 
 impl BuildSide {
     /// Collects the rows of a stream, and finds the key indices that match each row. If `needs_rows`
-    /// is `false`, [`Self::rows`] may contain rows that no key index matches.
+    /// is `false`, [`Self::rows`] may contain rows that no key index matches. If `keeps_runs`, the matches of conditions
+    /// are runs.
     ///
     /// # Errors
     /// Returns an error if the stream, a key or a condition fails, if the memory pool has no space,
@@ -99,6 +100,7 @@ impl BuildSide {
         matching: &Matching,
         tracks_matches: bool,
         needs_rows: bool,
+        keeps_runs: bool,
         partitions: usize,
         memory: MemoryReservation,
     ) -> Result<Self> {
@@ -168,7 +170,10 @@ impl BuildSide {
             let solved = conditions.solve_all(&all, partitions, &memory).await?;
             boxes = Some(Boxes::new(conditions, &solved));
             let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;
-            known = Some(Matches::of_runs(runs, conditions.count, &memory));
+            known = Some(match keeps_runs {
+                true => Matches::Runs(runs.with_index()),
+                false => Matches::of_runs(runs, conditions.count, &memory),
+            });
         }
         let Some(matches) = known else {
             return internal_err!("a lookup join has neither keys nor conditions");

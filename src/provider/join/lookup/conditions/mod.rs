@@ -4,6 +4,7 @@ mod axis;
 pub(super) mod boxes;
 #[cfg(feature = "geo")]
 mod geometry;
+mod run_index;
 pub(super) mod run_matches;
 pub(super) mod runs;
 mod sides;

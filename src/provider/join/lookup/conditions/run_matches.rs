@@ -6,6 +6,7 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::provider::join::lookup::conditions::Conditions;
+use crate::provider::join::lookup::conditions::run_index::RunIndex;
 use crate::provider::join::lookup::conditions::runs::Runs;
 
 /// The maximum number of consecutive numbers of the last set whose matches are listed together.
@@ -24,8 +25,10 @@ pub(in crate::provider::join::lookup) struct RunMatches {
     rows: usize,
     /// The rows of each number of the first set; `None` if there are too many.
     first: Option<RowLists>,
-    /// Accounts for the memory of `first` and of a [`Line`] per partition.
-    _memory: MemoryReservation,
+    /// The runs of a single set, if it is searched for runs.
+    index: Option<RunIndex>,
+    /// Accounts for the memory of `first`, `index` and of a [`Line`] per partition.
+    memory: MemoryReservation,
 }
 
 #[derive(Debug)]
@@ -143,8 +146,17 @@ impl RunMatches {
             sets,
             rows,
             first,
-            _memory: memory,
+            index: None,
+            memory,
         })
+    }
+
+    /// Prepares [`Self::runs_in`], if there is memory.
+    pub fn with_index(mut self) -> Self {
+        if let [set] = self.sets.as_slice() {
+            self.index = RunIndex::of(&set.runs, set.count, &self.memory);
+        }
+        self
     }
 
     /// Returns the number of pairs of a key index and a row that matches it; saturates.
@@ -173,13 +185,69 @@ impl RunMatches {
     }
 
     /// Returns the rows that match a key index, ascending.
-    pub fn rows_of<'a>(&self, key: u32, line: &'a mut Line) -> &'a [u32] {
+    pub fn rows_of<'a>(&'a self, key: u32, line: &'a mut Line) -> &'a [u32] {
         let Some((last, outer)) = self.sets.split_last() else {
             return &[];
         };
-        let mut is_same = line.outer.len() == outer.len();
-        line.outer.resize_with(outer.len(), Default::default);
-        for (level, set) in outer.iter().enumerate() {
+        let is_same = self.update_outer(outer, key, line);
+        let number = key / last.stride % last.count;
+        if !(is_same && line.segment.contains(&number)) {
+            let rows = line.outer.last().map(|(_, rows)| rows);
+            let count = rows.map_or(self.rows, Vec::len);
+            let length = (MANY_PAIRS / count.max(1)).clamp(1, MAX_SEGMENT) as u32;
+            let start = number / length * length;
+            line.segment = start..start.saturating_add(length).min(last.count);
+            let segment = line.segment.clone();
+            match rows {
+                Some(rows) => {
+                    let rows = rows.iter().copied();
+                    line.lists.update(&last.runs, rows, segment);
+                }
+                None => line.lists.update(&last.runs, 0..self.rows as u32, segment),
+            }
+        }
+        line.lists.list((number - line.segment.start) as usize)
+    }
+
+    /// Calls `found` with the row number of each match of these key indices, and with a range of key indices that it
+    /// matches.
+    pub fn runs_in(
+        &self,
+        keys: Range<u32>,
+        line: &mut Line,
+        mut found: impl FnMut(u32, Range<u32>),
+    ) {
+        if let Some(index) = &self.index {
+            return index.runs_in(keys, found);
+        }
+        let Some((last, outer)) = self.sets.split_last() else {
+            return;
+        };
+        // The numbers of the last set vary fastest, so that its stride is one.
+        let mut key = keys.start;
+        while key < keys.end {
+            let number = key % last.count;
+            let end = keys.end.min(key - number + last.count);
+            self.update_outer(outer, key, line);
+            let mut find = |row: u32| {
+                for run in last.runs.within(row as usize, number..number + (end - key)) {
+                    found(row, key + (run.start - number)..key + (run.end - number));
+                }
+            };
+            match line.outer.last() {
+                Some((_, rows)) => rows.iter().copied().for_each(find),
+                None => (0..self.rows as u32).for_each(&mut find),
+            }
+            key = end;
+        }
+    }
+
+    /// Finds the rows that match the numbers of a key index in these sets, which are all but the last. Returns `true` if
+    /// the numbers are those of the previous key index.
+    fn update_outer(&self, sets: &[SetRuns], key: u32, line: &mut Line) -> bool {
+        let mut is_same = line.outer.len() == sets.len();
+        line.outer.resize_with(sets.len(), Default::default);
+        for (level, set) in sets.iter().enumerate() {
             let number = key / set.stride % set.count;
             let (before, rest) = line.outer.split_at_mut(level);
             let (known, rows) = &mut rest[0];
@@ -201,23 +269,7 @@ impl RunMatches {
                 }
             }
         }
-        let number = key / last.stride % last.count;
-        if !(is_same && line.segment.contains(&number)) {
-            let rows = line.outer.last().map(|(_, rows)| rows);
-            let count = rows.map_or(self.rows, Vec::len);
-            let length = (MANY_PAIRS / count.max(1)).clamp(1, MAX_SEGMENT) as u32;
-            let start = number / length * length;
-            line.segment = start..start.saturating_add(length).min(last.count);
-            let segment = line.segment.clone();
-            match rows {
-                Some(rows) => {
-                    let rows = rows.iter().copied();
-                    line.lists.update(&last.runs, rows, segment);
-                }
-                None => line.lists.update(&last.runs, 0..self.rows as u32, segment),
-            }
-        }
-        line.lists.list((number - line.segment.start) as usize)
+        is_same
     }
 }
 
