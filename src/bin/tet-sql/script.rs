@@ -106,9 +106,14 @@ impl Lines {
         let line = String::from_utf8(bytes).map_err(|_| named(&"not UTF-8 text"))?;
         self.number += 1;
         // Some editors write a byte order mark at the start of a file.
-        Ok(Some(match line.strip_prefix('\u{feff}') {
+        let line = match line.strip_prefix('\u{feff}') {
             Some(rest) if self.number == 1 => rest.to_owned(),
             _ => line,
+        };
+        // Unix runs a script by the program that its first line names: `#!/usr/bin/env -S tet-sql -f`.
+        Ok(Some(match self.number == 1 && line.starts_with("#!") {
+            true => "\n".to_owned(),
+            false => line,
         }))
     }
 }

@@ -23,7 +23,9 @@ pub enum FileKind {
     Parquet,
     /// `.csv`, with a header row.
     Csv,
-    /// `.json`, `.ndjson` and `.jsonl`: one object per line.
+    /// `.tsv`: CSV with tabs instead of commas.
+    Tsv,
+    /// `.json`, `.ndjson` and `.jsonl`: one object per line, or one array of objects.
     Json,
     /// `.arrow` and `.feather`: Arrow's IPC file format.
     Arrow,
@@ -41,6 +43,7 @@ const EXTENSIONS: &[(&str, FileKind)] = &[
     ("npz", FileKind::Npy),
     ("parquet", FileKind::Parquet),
     ("csv", FileKind::Csv),
+    ("tsv", FileKind::Tsv),
     ("json", FileKind::Json),
     ("ndjson", FileKind::Json),
     ("jsonl", FileKind::Json),
@@ -113,6 +116,7 @@ impl FileKind {
             Self::Zarr => "ZARR",
             Self::Parquet => "PARQUET",
             Self::Csv => "CSV",
+            Self::Tsv => "TSV",
             Self::Json => "JSON",
             Self::Arrow => "ARROW",
             #[cfg(feature = "tatami")]

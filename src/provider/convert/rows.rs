@@ -150,7 +150,7 @@ fn row_format(
         return plan_err!("there is no format {extension}");
     };
     let mut given = HashMap::new();
-    if target == FileKind::Csv {
+    if matches!(target, FileKind::Csv | FileKind::Tsv) {
         given.insert("format.has_header".to_string(), "true".to_string());
     }
     if let (true, Some(compression)) = (target.is_documents(), options.compression) {

@@ -4,15 +4,18 @@
 //! arrays. `row_formats` wraps the formats of DataFusion.
 
 mod arrays;
+mod arrow_schemas;
 mod background;
 mod csv_headers;
 #[cfg(feature = "tatami")]
 mod documents;
 mod format;
+mod json_arrays;
 mod lineage;
 mod options;
 mod row_formats;
 mod row_paths;
+mod stored_types;
 #[cfg(feature = "tiledb")]
 mod tiledb;
 #[cfg(feature = "remote")]

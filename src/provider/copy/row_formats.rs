@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -30,23 +30,31 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 
 use crate::error::Error;
 use crate::format::io::target::{self, TemporaryDirectory};
+use crate::provider::copy::arrow_schemas;
 use crate::provider::copy::csv_headers::check_headers;
+use crate::provider::copy::json_arrays::{JsonArraySource, array_format};
 use crate::provider::copy::row_paths::{CopyPaths, is_directory};
+use crate::provider::copy::stored_types::{cast_rows, stored_schema};
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::ParquetColumns;
 #[cfg(feature = "remote")]
 use crate::provider::remote::{StoreOptions, register_for_copy};
 
 /// The file extensions, each with DataFusion's name of the format.
-const EXTENSIONS: [(&str, &str); 7] = [
+const EXTENSIONS: [(&str, &str); 8] = [
     ("csv", "csv"),
-    ("parquet", "parquet"),
+    (TAB_SEPARATED, "csv"),
+    (PARQUET, PARQUET),
     ("arrow", "arrow"),
     ("feather", "arrow"),
     ("json", "json"),
     ("ndjson", "json"),
     ("jsonl", "json"),
 ];
+/// The extension of CSV files with tabs instead of commas.
+const TAB_SEPARATED: &str = "tsv";
+/// DataFusion's name and file extension of Parquet.
+const PARQUET: &str = "parquet";
 /// The extensions of compressed files, each with the name of the compression.
 const COMPRESSIONS: [(&str, &str); 4] = [
     (".gz", "gzip"),
@@ -95,11 +103,14 @@ impl FileFormatFactory for RowFormatFactory {
         state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
+        let mut options = format_options.clone();
         #[cfg(feature = "remote")]
-        let mut others = format_options.clone();
-        #[cfg(feature = "remote")]
-        let (store, format_options) = (StoreOptions::take(&mut others), &others);
-        let format = RowFormat::new(self.format.create(state, format_options)?);
+        let store = StoreOptions::take(&mut options);
+        if self.extension == TAB_SEPARATED {
+            let delimiter = options.entry("format.delimiter".to_string());
+            delimiter.or_insert_with(|| "\t".to_string());
+        }
+        let format = RowFormat::new(self.format.create(state, &options)?);
         Ok(Arc::new(RowFormat {
             #[cfg(feature = "remote")]
             store,
@@ -116,6 +127,8 @@ impl FileFormatFactory for RowFormatFactory {
 #[derive(Debug)]
 struct RowFormat {
     inner: Arc<dyn FileFormat>,
+    /// The format that reads the files, if they are JSON files that hold arrays. Set once the schema has been inferred.
+    arrays: OnceLock<Arc<dyn FileFormat>>,
     #[cfg(feature = "parquet")]
     parquet: Option<ParquetColumns>,
     /// The options of the statement that describe the store of its location.
@@ -130,6 +143,7 @@ impl RowFormat {
             store: StoreOptions::default(),
             #[cfg(feature = "parquet")]
             parquet: ParquetColumns::of(inner.as_ref()),
+            arrays: OnceLock::new(),
             inner,
         }
     }
@@ -188,7 +202,17 @@ impl FileFormat for RowFormat {
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
         check_headers(self.inner.as_ref(), state, store, objects).await?;
-        let schema = self.inner.infer_schema(state, store, objects).await?;
+        if let Some(schema) =
+            arrow_schemas::schema_of(self.inner.as_ref(), state, store, objects).await?
+        {
+            return Ok(schema);
+        }
+        if let Some(arrays) = array_format(self.inner.as_ref(), store, objects).await? {
+            // A concurrent call may already have set the same format.
+            let _ = self.arrays.set(arrays);
+        }
+        let format = self.arrays.get().unwrap_or(&self.inner);
+        let schema = format.infer_schema(state, store, objects).await?;
         #[cfg(feature = "parquet")]
         if let Some(parquet) = &self.parquet {
             parquet
@@ -263,6 +287,10 @@ impl FileFormat for RowFormat {
                 Some(paths) => vec![paths.url()?],
                 None => conf.table_paths,
             },
+            output_schema: match self.get_ext() == PARQUET {
+                true => stored_schema(&conf.output_schema),
+                false => Arc::clone(&conf.output_schema),
+            },
             ..conf
         };
         let writer = format.create_writer_physical_plan(
@@ -271,26 +299,31 @@ impl FileFormat for RowFormat {
             conf,
             order_requirements.clone(),
         );
-        let writer = writer.await?;
-        let Some(paths) = paths else {
-            return Ok(writer);
+        let sink = RowSink {
+            writer: writer.await?,
+            paths,
+            is_parquet: self.get_ext() == PARQUET,
         };
-        let sink = RowSink { writer, paths };
         sink.inner()?;
         let sink = Arc::new(sink);
         Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
     }
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        self.inner.file_source(table_schema)
+        match self.arrays.get() {
+            Some(arrays) => Arc::new(JsonArraySource::new(arrays.file_source(table_schema))),
+            None => self.inner.file_source(table_schema),
+        }
     }
 }
 
-/// A sink that writes files into a temporary directory and renames them once they are complete.
+/// A sink that writes local files into a temporary directory and renames them once they are complete.
 struct RowSink {
     /// DataFusion's operator, whose sink writes into the temporary directory.
     writer: Arc<dyn ExecutionPlan>,
-    paths: CopyPaths,
+    /// The paths of a `COPY` to local files; `None` for `INSERT` and object stores.
+    paths: Option<CopyPaths>,
+    is_parquet: bool,
 }
 
 impl RowSink {
@@ -338,8 +371,15 @@ impl DataSink for RowSink {
         data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let target = &self.paths.target;
-        let temporary = target::create_private_directory(&self.paths.temporary, target)?;
+        let data = match self.is_parquet {
+            true => cast_rows(data),
+            false => data,
+        };
+        let Some(paths) = &self.paths else {
+            return self.inner()?.write_all(data, context).await;
+        };
+        let target = &paths.target;
+        let temporary = target::create_private_directory(&paths.temporary, target)?;
         let temporary = TemporaryDirectoryGuard(Some(temporary));
         let written = self.inner()?.write_all(data, context).await;
         let rows = written.map_err(|error| match error.find_root() {
@@ -349,7 +389,7 @@ impl DataSink for RowSink {
             }
             _ => error,
         })?;
-        self.paths.put()?;
+        paths.put()?;
         temporary.remove();
         Ok(rows)
     }

@@ -303,3 +303,39 @@ fn geometries_are_not_written_to_parquet() {
     }
     assert!(!Path::new(path).exists());
 }
+
+/// Results are added to a file that standard output is redirected to.
+#[cfg(unix)]
+#[test]
+fn standard_output_by_its_path_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let link = folder.path().join("link.csv");
+    std::os::unix::fs::symlink("/dev/stdout", &link).unwrap();
+    for path in ["/dev/stdout", "/dev/fd/1", link.to_str().unwrap()] {
+        std::fs::write(&log, "before\n").unwrap();
+        let file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+        let ran = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args(["--no-init", "--format", "csv", "-o", path])
+            .args(["-c", "SELECT 1 AS a", "-c", "SELECT 2 AS a"])
+            .stdout(file)
+            .status();
+        assert!(ran.unwrap().success(), "{path}");
+        let written = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(written, "before\na\n1\na\n2\n", "{path}");
+    }
+}
+
+#[test]
+fn tabs_and_arrays_of_objects_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.tsv", "a.json"] {
+        let path = folder.path().join(name);
+        let path = path.to_str().unwrap();
+        let query = "SELECT 1 AS x, 'a,b' AS y UNION ALL SELECT 2, 'c' ORDER BY x";
+        answer(&["-o", path, "-c", query]);
+        let read = format!("SELECT y, x FROM '{path}' ORDER BY x");
+        let answer = answer(&["--format", "csv", "-c", &read]);
+        assert_eq!(answer, "y,x\n\"a,b\",1\nc,2\n", "{name}");
+    }
+}

@@ -20,6 +20,19 @@ fn statements_from_a_file_and_from_standard_input() {
 }
 
 #[test]
+fn the_first_line_may_name_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.sql");
+    let start = "#!/usr/bin/env -S tet-sql --format csv -f\nSELECT 1 AS x;\n";
+    std::fs::write(&file, start).unwrap();
+    let arguments = ["--format", "csv", "-f", file.to_str().unwrap()];
+    assert_eq!(answer(&arguments), "x\n1\n");
+    std::fs::write(&file, format!("{start}SELECT nonsense;\n")).unwrap();
+    let told = complaint(&arguments);
+    assert!(told.contains("script.sql:3: "), "{told}");
+}
+
+#[test]
 fn statements_are_answered_as_they_come() {
     use std::io::{BufRead, BufReader};
     let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))

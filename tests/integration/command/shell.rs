@@ -247,7 +247,7 @@ fn table_headers_are_shortened() {
     assert_eq!(cells[1..4], ["avg(value)", "1", "count(*) + 1"]);
     let markdown = answer(&[WEATHER, "--format", "markdown", "-c", sql]);
     assert!(
-        markdown.starts_with("| avg(value) | 1 | count(*) + 1 |\n"),
+        markdown.starts_with("| avg(value) | 1 | count(\\*) + 1 |\n"),
         "{markdown}"
     );
     // Formats for programs keep the column names that other statements can refer to.
@@ -303,6 +303,25 @@ fn an_array_is_summarized_as_its_rows_are() {
     }
     let unique: Vec<&str> = array[1..4].iter().map(|row| row[4].as_str()).collect();
     assert_eq!(unique, ["48", "10", "20"]);
+}
+
+/// Each coordinate counts as often as it occurs in rows.
+#[test]
+fn quantiles_of_dimensions_are_those_of_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ax.tet");
+    let copy = format!(
+        "COPY (SELECT y, x, 1.0 AS v FROM (VALUES (0), (1)) a(y), (VALUES (0.0), (4.5), (9.0)) b(x)) TO '{}' OPTIONS (dims 'y, x')",
+        path.display()
+    );
+    let summarize = format!("SUMMARIZE '{}'", path.display());
+    let output = answer(&["-q", "--format", "csv", "-c", &copy, "-c", &summarize]);
+    let quantiles: Vec<Vec<&str>> = output
+        .lines()
+        .filter(|line| line.starts_with(['y', 'x']))
+        .map(|line| line.split(',').skip(7).take(3).collect())
+        .collect();
+    assert_eq!(quantiles, [["0", "0.5", "1"], ["1.125", "4.5", "7.875"]]);
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+
 use crate::support::sql::{error, rows, session};
 
 /// A query that fails on its last rows.
@@ -207,4 +210,77 @@ async fn permissions_and_links_are_kept() {
             }
         }
     }
+}
+
+/// Parquet has no times in seconds, and other readers would read integers.
+#[cfg(feature = "parquet")]
+#[tokio::test(flavor = "multi_thread")]
+async fn parquet_stores_times_that_it_has_types_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let query = "SELECT arrow_cast(t, 'Timestamp(s)') AS s, arrow_cast(t, 'Timestamp(s, \"+02:00\")') AS z, \
+                 arrow_cast(arrow_cast(t, 'Time64(us)'), 'Time32(s)') AS c, arrow_cast(t, 'Date64') AS d, \
+                 make_array(named_struct('t', arrow_cast(t, 'Timestamp(s)'))) AS n \
+                 FROM (SELECT TIMESTAMP '2024-01-01T06:00:00' AS t) ORDER BY s";
+    let path = folder.path().join("t.parquet");
+    let copy = format!("COPY ({query}) TO '{}'", path.display());
+    assert_eq!(rows(&ctx, &copy).await, ["1"]);
+    let columns = ["s", "z", "c", "d", "n"];
+    let types = columns.map(|name| format!("arrow_typeof({name}) AS {name}"));
+    let types = format!("SELECT {} FROM '{}'", types.join(", "), path.display());
+    let types = rows(&ctx, &types).await.concat();
+    assert!(
+        !types.contains("(s") && !types.contains("Date64"),
+        "{types}"
+    );
+    assert_eq!(types.matches("(ms").count(), 5, "{types}");
+    assert!(types.contains("+02:00"), "{types}");
+    let read = format!("SELECT * FROM '{}'", path.display());
+    assert_eq!(rows(&ctx, &read).await, rows(&ctx, query).await);
+}
+
+/// Files that pandas writes have metadata of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn arrow_files_with_other_metadata_are_combined() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let fields = vec![Field::new("y", DataType::Int64, true)];
+        let metadata = [("pandas".to_string(), name.to_string())].into();
+        let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 5]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap();
+        let file = fs::File::create(folder.path().join(format!("{name}.feather"))).unwrap();
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &schema).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    }
+    let ctx = session();
+    let path = folder.path().display();
+    for source in ["a.feather", "*.feather"] {
+        let query = format!("SELECT y FROM '{path}/{source}' UNION SELECT 2 ORDER BY y");
+        assert_eq!(rows(&ctx, &query).await, ["1", "2", "5"], "{source}");
+    }
+}
+
+/// The test session reads files in ranges if it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_files_hold_lines_or_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = session();
+    rows(&ctx, "SET datafusion.execution.target_partitions = 4").await;
+    let objects: Vec<String> = (0..100).map(|n| format!("{{\"n\":{n}}}")).collect();
+    let path = folder.path().display();
+    for (name, text) in [
+        ("array.json", format!("\n [{}]\n", objects.join(",\n"))),
+        ("lines.json", objects.join("\n")),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let sum = format!("SELECT sum(n) FROM '{path}/{name}'");
+        assert_eq!(rows(&ctx, &sum).await, ["4950"], "{name}");
+    }
+    let told = error(&ctx, &format!("SELECT sum(n) FROM '{path}/*.json'")).await;
+    assert!(
+        told.contains("holds one array, expected an object per line"),
+        "{told}"
+    );
 }

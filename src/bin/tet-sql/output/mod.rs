@@ -16,7 +16,7 @@ use crate::output::appearance::{Appearance, Format};
 use crate::output::formats::Style;
 use crate::output::pager::Pager;
 use crate::output::sink::{Destination, Sink};
-use crate::output::text_file::TextFile;
+use crate::output::text_file::{TextFile, is_standard_output};
 use crate::session::worker_threads::Cancellation;
 use crate::terminal;
 use std::path::{Path, PathBuf};
@@ -214,6 +214,12 @@ impl Output {
         let single = SINGLE
             .iter()
             .find(|(single, _)| ending.eq_ignore_ascii_case(single));
+        let format = Format::of_ending(&ending);
+        // Replacing the file behind `/dev/stdout` would delete what other programs have written to it.
+        if single.is_none() && is_standard_output(path) {
+            let target = Target::Standard;
+            return Ok(ResultDestination { target, format });
+        }
         // Truncating a memory-mapped file would crash the process. No array file is overwritten,
         // whether it is open under this name, under another name, or not at all.
         if FormatRegistry::default().recognise(path).is_some() {
@@ -237,7 +243,6 @@ impl Output {
                 format: None,
             });
         }
-        let format = Format::of_ending(&ending);
         let is_plain =
             ending.is_empty() || PLAIN.iter().any(|one| ending.eq_ignore_ascii_case(one));
         // The names of devices and pipes do not say a format.

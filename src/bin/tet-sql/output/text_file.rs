@@ -124,6 +124,25 @@ impl Write for Pending {
     }
 }
 
+/// Returns `true` if a path such as `/dev/stdout` names the file, pipe or terminal that is the standard output of this
+/// process.
+#[cfg(unix)]
+pub fn is_standard_output(path: &Path) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let output = output.and_then(|output| File::from(output).metadata());
+    match (path.metadata(), output) {
+        (Ok(path), Ok(output)) => (path.dev(), path.ino()) == (output.dev(), output.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+pub fn is_standard_output(_: &Path) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

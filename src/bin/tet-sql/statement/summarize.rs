@@ -8,10 +8,10 @@ use crate::output::formats::READABLE;
 use crate::statement::outcome::Error;
 use crate::statement::tokens::word;
 use arrow::util::display::ArrayFormatter;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
 use datafusion::arrow::compute::kernels::cmp::distinct;
-use datafusion::arrow::compute::{cast, sort};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Schema};
+use datafusion::arrow::compute::{can_cast_types, cast, sort};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::utils::quote_identifier;
 use datafusion::datasource::source_as_provider;
@@ -134,9 +134,8 @@ fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> 
     // This cannot overflow: the caller skips axes without coordinates.
     let last = sorted.len() - 1;
     let formatter = ArrayFormatter::try_new(sorted.as_ref(), &READABLE).map_err(engine)?;
-    let at = |fraction: f64| -> Result<String, Error> {
-        let row = (fraction * last as f64).floor() as usize;
-        let text = formatter.value(row.min(last)).try_to_string();
+    let at = |index: usize| -> Result<String, Error> {
+        let text = formatter.value(index).try_to_string();
         Ok(literal(&text.map_err(engine)?))
     };
     let (mean, deviation) = match data_type.is_numeric() {
@@ -144,17 +143,29 @@ fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> 
         false => (None, None),
     };
     let is_ordered = data_type.is_numeric() || data_type.is_temporal();
-    let quantile = |fraction: f64| match is_ordered {
-        true => at(fraction),
-        false => Ok(null("VARCHAR")),
+    let has_ticks = can_cast_types(&DataType::Int64, data_type);
+    let rows = cells.max(axis.length());
+    let repetitions = rows / axis.length();
+    let quantile = |fraction: f64| -> Result<String, Error> {
+        if !is_ordered {
+            return Ok(null("VARCHAR"));
+        }
+        let row = fraction * (rows - 1) as f64;
+        let index = |row: f64| last.min((row as u64 / repetitions) as usize);
+        let (lower, upper) = (index(row.floor()), index(row.ceil()));
+        if lower == upper || !has_ticks {
+            return at(lower);
+        }
+        let text = interpolated(&sorted, lower, upper, row.fract()).map_err(engine)?;
+        Ok(literal(&text))
     };
     let changes = distinct(&sorted.slice(1, last), &sorted.slice(0, last)).map_err(engine)?;
     let different = 1 + changes.true_count();
     Ok([
         literal(axis.name()),
         literal(&data_type.to_string()),
-        at(0.0)?,
-        at(1.0)?,
+        at(0)?,
+        at(last)?,
         different.to_string(),
         number(mean),
         number(deviation),
@@ -164,6 +175,38 @@ fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> 
         "count(*)".to_owned(),
         number(Some(0.0)),
     ])
+}
+
+/// Returns the text of the value that lies between two coordinates, `weight` of the way from the lower to the upper
+/// one. Times are rounded down to their unit.
+fn interpolated(
+    coordinates: &ArrayRef,
+    lower: usize,
+    upper: usize,
+    weight: f64,
+) -> Result<String, ArrowError> {
+    let data_type = coordinates.data_type();
+    let ends = [lower, upper].map(|index| coordinates.slice(index, 1));
+    let value: ArrayRef = if data_type.is_numeric() {
+        let [lower, upper] = ends.map(|end| cast(&end, &DataType::Float64));
+        let (lower, upper) = (lower?, upper?);
+        let [lower, upper] = [&lower, &upper].map(|end| end.as_primitive::<Float64Type>().value(0));
+        let value = lower + (upper - lower) * weight;
+        if !data_type.is_floating() {
+            return Ok(value.to_string());
+        }
+        Arc::new(Float64Array::from(vec![value]))
+    } else {
+        let [lower, upper] = ends.map(|end| cast(&end, &DataType::Int64));
+        let (lower, upper) = (lower?, upper?);
+        let [lower, upper] = [&lower, &upper].map(|end| end.as_primitive::<Int64Type>().value(0));
+        let distance = (i128::from(upper) - i128::from(lower)) as f64;
+        let value = lower.saturating_add((distance * weight) as i64);
+        Arc::new(Int64Array::from(vec![value]))
+    };
+    let value = cast(&value, data_type)?;
+    let formatter = ArrayFormatter::try_new(value.as_ref(), &READABLE)?;
+    formatter.value(0).try_to_string()
 }
 
 /// Returns the mean and the sample standard deviation of `cells` cells in which each value occurs

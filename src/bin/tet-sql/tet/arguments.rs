@@ -162,7 +162,7 @@ Examples:
   tet convert pages.jsonl pages.tatami --option sort_key=url --option blob=body
   tet convert pages.tatami pages.parquet --read-option blobs=strict
 
-The extensions select the formats: .tet, .zarr, .npy and .npz hold arrays; .parquet, .csv, .json (also .ndjson, .jsonl),
+The extensions select the formats: .tet, .zarr, .npy and .npz hold arrays; .parquet, .csv, .tsv, .json (also .ndjson, .jsonl),
 .arrow (also .feather) and .tatami hold rows. Arrays are converted to arrays directly, with their attributes and coordinates; all other
 conversions go through rows.";
 

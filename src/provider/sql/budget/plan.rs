@@ -98,7 +98,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
 /// Checks the format of a `COPY`, because DataFusion would use the one of the target's extension
 /// instead of an unknown one.
 fn check_format(state: &SessionState, statement: &Statement) -> Result<()> {
-    const OF_ROWS: [&str; 5] = ["PARQUET", "CSV", "JSON", "NDJSON", "ARROW"];
+    const OF_ROWS: [&str; 6] = ["PARQUET", "CSV", "TSV", "JSON", "NDJSON", "ARROW"];
     let is_known = |name: &str| {
         let factory = state.get_file_format_factory(&name.to_lowercase());
         factory.is_some()

@@ -22,16 +22,23 @@ impl Markup {
     /// Escapes characters that have a meaning in the language.
     pub fn escape(self, text: &str) -> String {
         let mut escaped = String::with_capacity(text.len());
-        for character in text.replace("\r\n", "\n").chars() {
+        let text = text.replace("\r\n", "\n");
+        let mut characters = text.chars().peekable();
+        let mut before = None;
+        while let Some(character) = characters.next() {
+            let is_word = |other: Option<char>| other.is_some_and(char::is_alphanumeric);
+            let is_in_word =
+                is_word(before.replace(character)) && is_word(characters.peek().copied());
             let replacement = match (self, character) {
-                (Self::Markdown, '\\') => "\\\\",
-                (Self::Markdown, '|') => "\\|",
+                // An underscore within a word does not begin emphasis.
+                (Self::Markdown, '_') if is_in_word => "_",
                 (Self::Markdown, '\n' | '\r') | (Self::Html, '\n') => "<br>",
-                (Self::Html, '&') => "&amp;",
+                (Self::Markdown | Self::Html, '&') => "&amp;",
                 (Self::Html, '<') => "&lt;",
                 (Self::Html, '>') => "&gt;",
                 (Self::Html, '"') => "&quot;",
-                (Self::Latex, '&' | '%' | '$' | '#' | '_' | '{' | '}') => {
+                (Self::Markdown, '\\' | '*' | '_' | '`' | '<' | '>' | '|')
+                | (Self::Latex, '&' | '%' | '$' | '#' | '_' | '{' | '}') => {
                     escaped.push('\\');
                     escaped.push(character);
                     continue;
@@ -192,6 +199,11 @@ mod tests {
     fn values_are_no_markup() {
         for (markup, text, expected) in [
             (Markup::Markdown, "a|b\r\nc\nd\\", "a\\|b<br>c<br>d\\\\"),
+            (
+                Markup::Markdown,
+                "<b> &amp; *em* `x` [a] t2m_mean _em_",
+                "\\<b\\> &amp;amp; \\*em\\* \\`x\\` [a] t2m_mean \\_em\\_",
+            ),
             (Markup::Html, "<a & \"b\">", "&lt;a &amp; &quot;b&quot;&gt;"),
             (Markup::Latex, "a_b \\ 5%", "a\\_b \\textbackslash{} 5\\%"),
         ] {
