@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+#[cfg(feature = "remote")]
+use datafusion::common::internal_datafusion_err;
 use datafusion::common::{Result, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+#[cfg(feature = "remote")]
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionConfig;
 
@@ -22,7 +26,7 @@ use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 #[cfg(feature = "remote")]
-use crate::provider::remote::{StoreOptions, register, shown};
+use crate::provider::remote::{StoreOptions, create_rows, open_rows, register, shown};
 use crate::provider::source::BlockSource;
 
 /// The maximum number of files behind URLs that are opened at the same time.
@@ -223,6 +227,17 @@ impl ArrayUrlFactory {
             session.read().config().clone()
         })
     }
+
+    /// Returns the current state of the session.
+    #[cfg(feature = "remote")]
+    fn state(&self) -> Result<SessionState> {
+        let session = self.next.session_store().get_session().upgrade();
+        let state = session.and_then(|session| {
+            let session = session.read();
+            session.as_any().downcast_ref::<SessionState>().cloned()
+        });
+        state.ok_or_else(|| internal_datafusion_err!("the session has ended"))
+    }
 }
 
 /// Creates the tables of row formats, but refuses pipes and devices.
@@ -241,6 +256,10 @@ impl TableProviderFactory for RegularFilesFactory {
         }
         #[cfg(feature = "remote")]
         let command = &registered(state, command)?;
+        #[cfg(feature = "remote")]
+        if command.locations.iter().any(|location| is_url(location)) {
+            return create_rows(state, command, self.0.as_ref()).await;
+        }
         self.0.create(state, command).await
     }
 }
@@ -289,6 +308,10 @@ impl UrlTableFactory for ArrayUrlFactory {
         }
         let config = self.config();
         if !Location::is_array_location(url, &FormatRegistry::of(&config)) {
+            #[cfg(feature = "remote")]
+            if is_url(url) {
+                return open_rows(url, &self.state()?).await.map(Some);
+            }
             return match self.next.try_new(url).await {
                 // A single word more likely names a table that does not exist, or is about to be
                 // created, than a directory of that name.

@@ -19,6 +19,7 @@ use url::{Position, Url};
 
 use crate::format::io::remote::credentials;
 use crate::provider::remote::aws;
+use crate::provider::remote::checked::CheckedStore;
 
 /// The time after which a request fails. Chunks may be large, and connections slow.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -48,7 +49,7 @@ pub(super) fn is_known(url: &Url) -> bool {
 /// # Errors
 /// Returns an error if an option is unknown or invalid, or a required one is missing.
 pub(crate) fn create(url: &Url, options: &[StoreOption]) -> Result<Option<Arc<dyn ObjectStore>>> {
-    Ok(Some(match url.scheme() {
+    let store = match url.scheme() {
         "s3" | "s3a" => s3(url, options)?,
         "gs" | "gcs" => gcs(url, options)?,
         "az" | "azure" | "adl" | "abfs" | "abfss" => azure(url, options)?,
@@ -62,9 +63,10 @@ pub(crate) fn create(url: &Url, options: &[StoreOption]) -> Result<Option<Arc<dy
             origin.set_path("/");
             http_store(&origin)?
         }
-        "memory" => Arc::new(InMemory::new()),
+        "memory" => return Ok(Some(Arc::new(InMemory::new()))),
         _ => return Ok(None),
-    }))
+    };
+    Ok(Some(Arc::new(CheckedStore(store))))
 }
 
 /// Creates the store of a single HTTP URL, whose user name, password and query are part of every

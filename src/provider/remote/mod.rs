@@ -12,18 +12,23 @@
 //!      v
 //! create          a store from the environment and OPTIONS, on first use
 //! ```
+//!
+//! DataFusion reads files of rows; `rows` adds patterns and clear errors.
 
 mod aws;
+mod checked;
 mod create;
 mod lazy;
 mod location;
 mod options;
+mod rows;
 mod stores;
 mod target_check;
 
 pub use lazy::LazyStores;
 pub(crate) use location::locate;
 pub(crate) use options::{StoreOptions, register, register_for_copy};
+pub(crate) use rows::{create_rows, open_rows};
 pub use stores::RemoteStores;
 pub(crate) use stores::{admitted, place, shown};
 pub(in crate::provider) use target_check::TargetCheck;

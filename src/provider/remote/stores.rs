@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use datafusion::common::DataFusionError;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStore;
@@ -137,23 +138,13 @@ impl RemoteStores {
             return self.secret_place(&url, &shown).map(Some);
         }
         let url = parse(&shown)?;
-        let refused = |error: &dyn fmt::Display| {
-            let text = without_secrets(&error.to_string());
-            let is_missing = text.contains("No suitable object store");
-            let advice = match (is_missing, is_known(&url), remote_location_advice(&shown)) {
-                (true, false, Some(advice)) => advice,
-                (true, ..) => "the session has no object store for this URL; register one with \
-                               SessionContext::register_object_store, or let the session create it with \
-                               LazyStores"
-                    .to_string(),
-                _ => text,
-            };
-            Error::invalid(Path::new(&shown), advice)
-        };
         let store = self.registry.get_store(&url);
-        let store = store.map_err(|error| refused(&error.strip_backtrace()))?;
+        let store = store.map_err(|error| no_store(&url, &shown, &error))?;
         let key = url[..Position::BeforePath].to_string();
-        let location = ObjectPath::from_url_path(url.path()).map_err(|error| refused(&error))?;
+        let location = ObjectPath::from_url_path(url.path());
+        let location = location.map_err(|error| {
+            Error::invalid(Path::new(&shown), without_secrets(&error.to_string()))
+        })?;
         let store = self.limited(key, store);
         Ok(Some(RemotePlace::new(store, location, shown)))
     }
@@ -192,6 +183,21 @@ impl RemoteStores {
 /// time.
 fn has_signature(url: &Url) -> bool {
     url.query().is_some_and(|query| !query.is_empty())
+}
+
+/// Returns the error for a URL whose store the session does not have, or could not create. `shown` is the
+/// URL without secrets.
+pub(super) fn no_store(url: &Url, shown: &str, error: &DataFusionError) -> Error {
+    let text = without_secrets(&error.strip_backtrace());
+    let is_missing = text.contains("No suitable object store");
+    let advice = match (is_missing, is_known(url), remote_location_advice(shown)) {
+        (true, false, Some(advice)) => advice,
+        (true, ..) => "the session has no object store for this URL; register one with \
+             SessionContext::register_object_store, or let the session create it with LazyStores"
+            .to_string(),
+        _ => text,
+    };
+    Error::invalid(Path::new(shown), advice)
 }
 
 fn parse(text: &str) -> Result<Url, Error> {

@@ -179,6 +179,29 @@ async fn zarr_stores_over_http_and_in_object_stores() {
     }
 }
 
+/// Objects have the names of arrays, which stores encode in URLs.
+#[tokio::test]
+async fn names_of_arrays_are_those_of_objects() {
+    let memory = Arc::new(InMemory::new());
+    let ctx = session();
+    let store: Arc<dyn ObjectStore> = Arc::<InMemory>::clone(&memory);
+    ctx.register_object_store(&Url::parse("memory:///").unwrap(), store);
+    for (number, name) in ["höhe", "p%q", "what?", "a b"].into_iter().enumerate() {
+        let copy = format!(
+            "COPY (SELECT value AS x, value * 2 AS \"{name}\" FROM range(1, 5)) TO 'memory:///n{number}.zarr' \
+             STORED AS ZARR OPTIONS (dims 'x', dataset '{name}')"
+        );
+        rows(&ctx, &copy).await;
+        let path = ObjectPath::parse(format!("n{number}.zarr/{name}/zarr.json")).unwrap();
+        memory
+            .head(&path)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let sum = format!("SELECT sum(value) FROM 'memory:///n{number}.zarr'");
+        assert_eq!(rows(&ctx, &sum).await, ["20"], "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_over_http_in_all_kinds_of_sessions() {
     let folder = tempfile::tempdir().unwrap();

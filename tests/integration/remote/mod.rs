@@ -9,6 +9,7 @@ mod faults;
 #[cfg(feature = "zarr")]
 mod references;
 mod requests;
+mod rows;
 mod stores;
 #[cfg(feature = "tiledb")]
 mod tiles;

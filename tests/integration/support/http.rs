@@ -65,7 +65,8 @@ pub enum FaultKind {
     Status(u16),
     /// The connection is closed in the middle of the content.
     Truncated,
-    /// Fewer bytes than the range, with headers that claim the whole range was sent.
+    /// Fewer bytes than the range, with headers that claim the whole range was sent. Requests without
+    /// content (HEAD) are answered as usual.
     Short,
 }
 
@@ -254,11 +255,12 @@ fn answer(
     let mut state = shared.state.lock().unwrap();
     state.log.push(request);
     let mut fault = None;
-    if let Some(found) = state
-        .faults
-        .iter_mut()
-        .find(|fault| fault.times > 0 && path.ends_with(&fault.path))
-    {
+    let is_due = |fault: &&mut Fault| {
+        fault.times > 0
+            && path.ends_with(&fault.path)
+            && (fault.kind != FaultKind::Short || method == "GET")
+    };
+    if let Some(found) = state.faults.iter_mut().find(is_due) {
         found.times -= 1;
         fault = Some(found.kind);
     }

@@ -14,19 +14,23 @@ const MAX_TEXT: usize = 300;
 
 /// Returns the error of a request. `path` is the URL without secrets.
 pub(crate) fn failed(path: &Path, action: &'static str, refusal: Refusal) -> Error {
-    let error = match refusal {
-        Refusal::Store(error) => error,
-        Refusal::Changed => return changed(path),
+    match refusal {
+        Refusal::Store(error) => refused(path, action, &error),
+        Refusal::Changed => changed(path),
         Refusal::TooLarge(size) => {
             let location = ErrorLocation::file(path);
-            return Error::malformed(
+            Error::malformed(
                 location,
                 "size",
                 format!("{size} bytes"),
                 "a smaller object",
-            );
+            )
         }
-    };
+    }
+}
+
+/// Returns the error of a request that failed in the store. `path` is the URL without secrets.
+pub(crate) fn refused(path: &Path, action: &'static str, error: &StoreError) -> Error {
     let (kind, text) = match error {
         StoreError::Precondition { .. } | StoreError::NotModified { .. } => {
             return changed(path);

@@ -33,6 +33,7 @@ pub(crate) use directory::partitions::{
 pub use directory::references::ReferenceDocument;
 pub(crate) use directory::references::References;
 pub(crate) use directory::{Found, fetch};
+pub(crate) use failure::refused;
 pub use object::RemoteObject;
 pub(crate) use object::ranges::{FetchedRanges, fetch_ranges, merged};
 pub(crate) use part::Part;

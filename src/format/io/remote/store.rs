@@ -222,7 +222,11 @@ impl RemotePlace {
     pub(in crate::format::io) fn join(&self, key: &str) -> Self {
         let mut location = self.location.clone();
         for part in key.split('/').filter(|part| !part.is_empty()) {
-            location = location.join(part);
+            // `join` would encode the name, and the store would encode the result again.
+            location = match ObjectPath::parse(format!("{location}/{part}")) {
+                Ok(location) => location,
+                Err(_) => location.join(part),
+            };
         }
         let shown = self.shown.to_string_lossy();
         Self {
