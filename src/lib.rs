@@ -149,6 +149,8 @@ pub use provider::copy::insert_into_tiledb;
 pub use provider::remote::{LazyStores, RemoteStores};
 pub use provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 #[cfg(feature = "sql")]
+pub use provider::sql::execution::execute_logical_plan;
+#[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;
 
 /// The examples of the guide, compiled as documentation tests.

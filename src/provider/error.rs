@@ -3,6 +3,7 @@
 use datafusion::error::DataFusionError;
 
 use crate::error::Error;
+use crate::provider::subqueries;
 
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
@@ -33,6 +34,9 @@ pub fn describe(error: &DataFusionError) -> String {
     if text.contains("panicked with message \"offset overflow\"") {
         return "a batch of rows has more than 2 GiB of texts; lower datafusion.execution.batch_size"
             .to_owned();
+    }
+    if let Some(advice) = subqueries::advice(&text) {
+        return advice;
     }
     // DataFusion reports a call with unsupported types of arguments as an internal error.
     if let Some((_, call)) =
@@ -84,6 +88,11 @@ mod tests {
         let expected = "no function matches 'avg(Timestamp(s))'. Candidate functions: avg(Float64); convert times to \
                         numbers, for example with date_part('epoch', time)";
         assert_eq!(describe(&error), expected);
+        let error = DataFusionError::NotImplemented(
+            "Physical plan does not support logical expression InSubquery(InSubquery { expr: .. })"
+                .to_owned(),
+        );
+        assert!(describe(&error).starts_with("EXISTS or IN with a subquery cannot"));
         let error = ParserError::ParserError("Expected: an expression".to_owned());
         let error = DataFusionError::SQL(Box::new(error), None);
         assert_eq!(describe(&error), "syntax error: Expected: an expression");

@@ -28,6 +28,7 @@ pub mod rules;
 pub mod scan;
 pub mod source;
 pub mod sql;
+mod subqueries;
 pub mod window;
 
 pub use catalog::settings::unpack::Unpack;

@@ -27,7 +27,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
-use tet_sql::{ArrayOptions, ArraySessionExt, ArraySettings, create_logical_plan, enable_arrays};
+use tet_sql::{
+    ArrayOptions, ArraySessionExt, ArraySettings, create_logical_plan, enable_arrays,
+    execute_logical_plan,
+};
 
 /// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
 /// default.
@@ -282,7 +285,7 @@ impl AsyncDB for Database {
         let plan = create_logical_plan(&self.ctx.state(), &sql).await?;
         let query = match sql.starts_with("EXPLAIN") {
             true => DataFrame::new(without_workers(&self.ctx), plan),
-            false => self.ctx.execute_logical_plan(plan).await?,
+            false => execute_logical_plan(&self.ctx, plan).await?,
         };
         let types: Vec<_> = query
             .schema()

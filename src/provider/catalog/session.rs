@@ -40,7 +40,9 @@ use crate::provider::remote::{RemoteStores, admitted};
 use crate::provider::rules::analysis::BoundedFunctions;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
-use crate::provider::sql::time_operators::TimeOperators;
+use crate::provider::sql::execution::PreparedStatements;
+#[cfg(feature = "sql")]
+use crate::provider::sql::operators::Operators;
 use crate::provider::window::shifts::shifts;
 
 /// Names that a schema cannot have.
@@ -230,7 +232,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     #[cfg(feature = "sql")]
     {
         // Sessions of DataFusion always accept planners.
-        let planner = Arc::new(TimeOperators);
+        let planner = Arc::new(Operators);
         let _ = ctx.state_ref().write().register_expr_planner(planner);
     }
     introspection::register(&ctx);
@@ -382,6 +384,8 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<ArraySchema>]) -> Resul
 fn add_config(ctx: &SessionContext) {
     let state = ctx.state_ref();
     let mut state = state.write();
+    #[cfg(feature = "sql")]
+    PreparedStatements::install(state.config_mut());
     let extensions = &mut state.config_mut().options_mut().extensions;
     if extensions.get::<ArraySettings>().is_none() {
         extensions.insert(ArraySettings::default());

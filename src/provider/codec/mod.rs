@@ -50,6 +50,7 @@ use crate::provider::functions::times::interval_product::IntervalProduct;
 use crate::provider::join::lookup;
 use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
 use crate::provider::join::lookup::encoded::EncodedJoin;
+use crate::provider::plans::identity::Identity;
 use crate::provider::rules::batch_slices::{Slicing, batch_slices};
 use crate::provider::rules::grouping_sets::groups_of_sets;
 use crate::provider::rules::logic::NullWithoutMatch;
@@ -245,6 +246,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
         }
         if name == IntervalProduct::NAME {
             return Ok(Arc::new(IntervalProduct::new().into()));
+        }
+        if let Some(identity) = Identity::of_name(name) {
+            return Ok(Arc::new(identity.into()));
         }
         if name == NullWithoutMatch::NAME {
             return Ok(Arc::new(NullWithoutMatch::new().into()));

@@ -5,6 +5,7 @@ pub(crate) mod conjunction;
 pub(crate) mod display;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub(crate) mod identity;
 pub mod last_rows;
 pub mod lineage;
 pub mod planned_reads;

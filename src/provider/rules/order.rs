@@ -7,7 +7,7 @@
 //!              OuterUnions, EqualZeros, NullAwareInSubqueries,
 //!              CombinedInLists, EqualZeros, BoundedFunctions            types are coerced
 //!
-//! logical      NullSafeCrossJoins      in the place of eliminate_cross_join
+//! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              BalancedConjunctions    after push_down_filter
 //!
@@ -33,6 +33,8 @@ use std::sync::Arc;
 
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+#[cfg(feature = "sql")]
+use datafusion::{common::Result, execution::SessionState, logical_expr::LogicalPlan};
 
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
@@ -52,7 +54,7 @@ use crate::provider::rules::logic::{
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::null_order_keys::NULL_ORDER_KEYS;
-use crate::provider::rules::optimizer::{BalancedConjunctions, NullSafeCrossJoins, NullSafeKeys};
+use crate::provider::rules::optimizer::{BalancedConjunctions, KeptKeys, NullSafeKeys};
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
@@ -125,7 +127,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
 pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     let rules = &mut optimizer.rules;
     let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [
-        Arc::new(NullSafeCrossJoins::default()),
+        Arc::new(KeptKeys::default()),
         Arc::new(NullSafeKeys::default()),
     ];
     for replacement in replacements {
@@ -165,6 +167,22 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         // Also in the lists that the last rule has made.
         rules.push(Arc::new(EqualZeros));
     }
+}
+
+/// Applies the rules that expect a plan as written to a plan whose types DataFusion coerces before the analyzer runs. The
+/// attributes of results ([`ResultAttributes`]) are found later, too.
+#[cfg(feature = "sql")]
+pub(crate) fn analyze_as_written(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let names = [
+        ExpressionRewrites.name(),
+        CountedSetOperations.name(),
+        ResolveNearest.name(),
+    ];
+    let rules = state.analyzer().rules.iter();
+    let mut rules = rules.filter(|rule| names.contains(&rule.name()));
+    rules.try_fold(plan, |plan, rule| {
+        rule.analyze(plan, state.config_options())
+    })
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
         };
         let attributes = scan.plan().columns.iter();
         let attributes = attributes.filter_map(|column| column.checked_sub(grid.axes().len()));
-        // The last column may be that of files.
+        // The last column may be the file column, which no array stores.
         for attribute in attributes.filter(|attribute| *attribute < grid.attributes().len()) {
             if let Some((stored, windows)) = grid.stored_windows(attribute, &windows)? {
                 let name = (stored.path().to_path_buf(), stored.name().to_string());

@@ -69,8 +69,8 @@ pub trait GridSource: Debug + Send + Sync {
     /// grid.
     fn parts(&self) -> Vec<Arc<dyn GridSource>>;
 
-    /// Returns the array that stores an attribute, and its windows that are read where these windows of this grid are;
-    /// `None` if it is unknown.
+    /// Returns the array that stores an attribute, and the windows of that array that are read for `windows` of this grid.
+    /// Returns `None` if they are not known in advance.
     fn stored_windows(
         &self,
         attribute: usize,

@@ -23,7 +23,7 @@ const POOL_PARTS: usize = 4;
 
 /// The path and the name of an array.
 pub(in crate::provider) type ArrayName = (PathBuf, String);
-/// What one column of an operator reads of an array.
+/// The windows of an array that one column of an operator reads.
 #[derive(Debug)]
 pub(in crate::provider) struct ArrayRead {
     /// The chunks of the array.
@@ -48,7 +48,7 @@ impl ArrayRead {
 /// aggregate decodes the chunks of `t`, and the scan takes them from here. Each chunk is dropped once
 /// it was read for every window. If there is no space, a chunk is decoded again.
 pub struct SharedChunks {
-    /// What is read of each array.
+    /// The reads of each array.
     reads: HashMap<ArrayName, Vec<ArrayRead>>,
     state: Mutex<State>,
 }

@@ -3,9 +3,9 @@
 use crate::grid::{ChunkGrid, ChunkSelection, Window};
 
 /// The maximum number of windows that are listed.
-const MAX_LISTED: u64 = 4096;
+const MAX_LISTED: u64 = 512;
 
-/// Windows of a grid that are read one by one.
+/// The windows that a reader opens, each of which needs all chunks that it touches.
 #[derive(Debug, Clone)]
 pub enum Windows {
     /// The selected chunks of a grid on the same axes.
@@ -20,7 +20,7 @@ pub enum Windows {
 }
 
 impl Windows {
-    /// Returns all windows; `None` if there are more than 4096.
+    /// Returns all windows; `None` if there are more than 512.
     pub fn list(&self) -> Option<Vec<Window>> {
         match self {
             Self::List(windows) => Some(windows.clone()),

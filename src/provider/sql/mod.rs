@@ -1,5 +1,5 @@
 //! From SQL to logical plans: statement budgets, keys of USING and NATURAL joins, arrays by
-//! name, and operators between times.
+//! name, and operators.
 
 pub mod budget;
 #[cfg(feature = "sql")]
@@ -9,13 +9,17 @@ mod clauses;
 #[cfg(feature = "sql")]
 mod copied_types;
 #[cfg(feature = "sql")]
+pub mod execution;
+#[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]
 mod many_columns;
 #[cfg(feature = "sql")]
 mod named_arguments;
 #[cfg(feature = "sql")]
-pub(crate) mod time_operators;
+pub(crate) mod operators;
+#[cfg(feature = "sql")]
+mod resets;
 #[cfg(all(feature = "remote", feature = "sql"))]
 mod urls;
 #[cfg(feature = "sql")]

@@ -102,7 +102,8 @@ async fn joins_on_expressions_over_dimensions_become_one_scan() {
         ("SELECT x.*, y.value FROM t x JOIN short y USING (time, lat)".into(), true),
         // The key may be null as far as the types say, but not a dimension.
         ("SELECT f.lead, t.value FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
-        ("SELECT f.lead, t.* FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), false),
+        ("SELECT f.lead, t.* FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
+        ("SELECT t.time, f.value - t.value FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
         // Cells without a match between those that have one, or in an outer join.
         (format!("SELECT f.*, t.value FROM f JOIN gap t {ON}"), false),
         (format!("SELECT f.*, t.value FROM f LEFT JOIN short t {ON}"), false),

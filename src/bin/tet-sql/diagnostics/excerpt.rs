@@ -61,7 +61,8 @@ fn unknown_field(message: &str) -> Option<String> {
 
 /// Returns the message for a COPY whose target has an unknown format.
 fn copy_format(message: &str) -> Option<String> {
-    const ENDINGS: &str = ".tet, .zarr, .parquet, .csv, .json, .ndjson, .jsonl, .arrow, .feather";
+    const ENDINGS: &str =
+        ".tet, .zarr, .parquet, .csv, .tsv, .json, .ndjson, .jsonl, .arrow, .feather";
     const UNKNOWN: &str = "There is no registered file format with ext ";
     if message.contains("unable to get file extension!") {
         return Some(format!(
@@ -265,6 +266,10 @@ mod tests {
         }
         for (sql, field) in [
             ("SELECT t.latt FROM temperature AS t", "t.latt"),
+            (
+                "SELECT t.latt FROM temperature AS t, LATERAL (SELECT t.latt FROM temperature) AS u",
+                "t.latt",
+            ),
             (
                 "SELECT t.lat FROM (SELECT * FROM temperature AS t) AS u",
                 "t.lat",

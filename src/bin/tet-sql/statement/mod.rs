@@ -92,7 +92,7 @@ async fn run(
     };
     let frame = match &plan {
         LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-            let frame = context.execute_logical_plan(plan).await;
+            let frame = tet_sql::execute_logical_plan(context, plan).await;
             write_opening_warnings(context);
             frame?
         }

@@ -1,6 +1,5 @@
 //! One execution of [`ArrayJoinAggregateExec`](super::ArrayJoinAggregateExec).
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,7 +23,7 @@ use crate::provider::aggregate::joined::plan::JoinAggregation;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
-use crate::provider::join::lookup::joined_runs::{JoinedRun, RunJoin, RunReader};
+use crate::provider::join::lookup::joined_runs::{RunJoin, RunReader};
 use crate::provider::planning::mask::mask;
 
 /// The number of rows between two measurements of the accumulators' size. With more groups than
@@ -33,8 +32,6 @@ const GROWTH: usize = 1 << 16;
 /// The maximum number of bytes of all workers' partial states together, if there is more than one
 /// worker.
 const MAX_BYTES: usize = 1 << 30;
-/// The minimum average length, in rows, of runs that are reduced to partial states.
-const MIN_RUN: usize = 2;
 /// The approximate number of bytes of the results of a group, before and after they are gathered.
 const BYTES_PER_RESULT: usize = 16;
 
@@ -49,30 +46,30 @@ pub(super) struct Execution {
 }
 
 /// The work of one execution, which all workers share.
-struct Job {
-    join: Arc<dyn ExecutionPlan>,
-    program: Arc<JoinAggregation>,
+pub(super) struct Job {
+    pub join: Arc<dyn ExecutionPlan>,
+    pub program: Arc<JoinAggregation>,
     /// The join, if its matches are found as runs.
-    runs: Option<RunJoin>,
+    pub runs: Option<RunJoin>,
     /// The number of runs that were reduced to partial states.
-    joined_runs: MetricCount,
+    pub joined_runs: MetricCount,
     /// The groups of the build side, if the aggregation is grouped by it.
-    build: Option<Arc<BuildGroups>>,
+    pub build: Option<Arc<BuildGroups>>,
     /// The number of groups of the build side.
-    build_count: usize,
+    pub build_count: usize,
     /// The number of groups.
-    count: usize,
+    pub count: usize,
     /// The next partition of the join to read.
-    next: AtomicUsize,
-    context: Arc<TaskContext>,
+    pub next: AtomicUsize,
+    pub context: Arc<TaskContext>,
 }
 
 /// The partial state of a worker.
-struct Worker {
-    accumulated: Vec<Accumulated>,
+pub(super) struct Worker {
+    pub accumulated: Vec<Accumulated>,
     /// For each group, `true` if it has a row.
-    present: Vec<bool>,
-    memory: MemoryReservation,
+    pub present: Vec<bool>,
+    pub memory: MemoryReservation,
 }
 
 impl Execution {
@@ -104,7 +101,7 @@ impl Execution {
             // the join makes its own reservation.
             memory.try_grow(states.bytes)?;
         }
-        // Before anything else reads the join.
+        // The first reader of the join decides how its matches are kept.
         let runs = match self.program.folds.is_some() {
             true => join.run_join(&self.context).await?,
             false => None,
@@ -230,7 +227,8 @@ impl Worker {
                 let timer = elapsed.timer();
                 rows += match &job.runs {
                     Some(runs) => {
-                        let joined = self.add_runs(&job, runs, &batch, &mut reader, &mut groups)?;
+                        let joined =
+                            self.add_batch(&job, runs, &batch, &mut reader, &mut groups)?;
                         runs.record(partition, joined);
                         joined
                     }
@@ -249,81 +247,13 @@ impl Worker {
         }
     }
 
-    /// Adds the joined rows of a batch of the probe side. Returns their number. `groups` is overwritten.
-    fn add_runs(
+    /// Adds a batch of joined rows. `groups` is overwritten.
+    pub fn add(
         &mut self,
         job: &Job,
-        join: &RunJoin,
-        batch: &RecordBatch,
-        reader: &mut RunReader,
+        mut batch: RecordBatch,
         groups: &mut Vec<usize>,
-    ) -> Result<usize> {
-        join.find(batch, reader);
-        let joined = reader.runs.iter().map(|run| run.rows.len()).sum();
-        if joined == 0 {
-            return Ok(0);
-        }
-        let rows = join.probe_rows(batch)?;
-        let runs = self.runs_of_groups(job, join, &rows, &reader.runs, groups);
-        let states = match runs.len() * MIN_RUN <= joined {
-            true => job.program.states_of_runs(&rows, &runs),
-            false => Ok(None),
-        };
-        // DataFusion evaluates arguments on rows with a match only.
-        let Ok(Some(states)) = states else {
-            self.add(job, join.joined_rows(batch, &reader.runs)?, groups)?;
-            return Ok(joined);
-        };
-        for (accumulated, states) in self.accumulated.iter_mut().zip(&states) {
-            accumulated.merge(states, groups, job.count)?;
-        }
-        for group in groups.iter() {
-            self.present[*group] = true;
-        }
-        job.joined_runs.add(runs.len());
-        Ok(joined)
-    }
-
-    /// Splits runs into those with one group each, whose numbers are written to `groups`.
-    fn runs_of_groups(
-        &self,
-        job: &Job,
-        join: &RunJoin,
-        rows: &RecordBatch,
-        runs: &[JoinedRun],
-        groups: &mut Vec<usize>,
-    ) -> Vec<Range<usize>> {
-        let program = &job.program;
-        let of_build = join.build_groups().filter(|_| program.is_grouped_by_build);
-        let mut numbers = rows.columns().iter().rev();
-        let numbers = numbers.nth(usize::from(program.is_grouped_by_build));
-        let numbers = numbers.filter(|_| program.probe.is_some());
-        let of_probe = numbers.map(|numbers| numbers.as_primitive::<UInt32Type>().values());
-        groups.clear();
-        let mut split = Vec::with_capacity(runs.len());
-        for JoinedRun {
-            rows,
-            of_build: row,
-        } in runs
-        {
-            let number = of_build.map_or(0, |numbers| numbers.value(*row as usize) as usize);
-            let Some(of_probe) = of_probe else {
-                groups.push(number);
-                split.push(rows.clone());
-                continue;
-            };
-            let mut start = rows.start;
-            for equal in of_probe[rows.clone()].chunk_by(|one, other| one == other) {
-                groups.push(equal[0] as usize * job.build_count + number);
-                split.push(start..start + equal.len());
-                start += equal.len();
-            }
-        }
-        split
-    }
-
-    /// Adds a batch of joined rows. `groups` is overwritten.
-    fn add(&mut self, job: &Job, mut batch: RecordBatch, groups: &mut Vec<usize>) -> Result<()> {
+    ) -> Result<()> {
         let program = &job.program;
         if let Some(predicate) = &program.predicate {
             batch = filter_record_batch(&batch, &mask(predicate, &batch)?)?;

@@ -133,7 +133,7 @@ fn is_compared(data_type: &DataType) -> bool {
 
 /// Returns the number of values in each run.
 fn counts(values: &ArrayRef, runs: &[Range<usize>]) -> impl Iterator<Item = usize> {
-    // Unlike `nulls`, this has the nulls of arrays of other layouts.
+    // Unlike `nulls`, `logical_nulls` includes those of dictionaries.
     let nulls = values
         .logical_nulls()
         .filter(|nulls| nulls.null_count() > 0);
@@ -164,7 +164,7 @@ fn folded<T: ArrowPrimitiveType>(
     Arc::new(of_runs.collect::<PrimitiveArray<T>>())
 }
 
-/// Folds values; `None` if there are none. The order of operations is not that of the values.
+/// Folds values in lanes, not in their order; `None` if there are none.
 fn of_slice<N: Copy>(values: &[N], fold: impl Fn(N, N) -> N) -> Option<N> {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let Some((first, chunks)) = chunks.split_first() else {

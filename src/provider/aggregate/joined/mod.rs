@@ -21,5 +21,6 @@ mod execution;
 mod folds;
 mod operator;
 pub(in crate::provider) mod plan;
+mod runs;
 
 pub use operator::ArrayJoinAggregateExec;

@@ -27,6 +27,31 @@ pub(in crate::provider) struct JoinedRun {
     pub of_build: u32,
 }
 
+impl JoinedRun {
+    /// Divides runs among batches of at most `most` joined rows. Longer runs are cut.
+    pub fn in_batches(runs: &[Self], most: usize) -> impl Iterator<Item = Vec<Self>> {
+        let mut runs = runs.iter();
+        let (mut rest, mut of_build) = (0..0, 0);
+        std::iter::from_fn(move || {
+            let (mut batch, mut rows) = (Vec::new(), 0);
+            while rows < most {
+                if rest.is_empty() {
+                    let Some(run) = runs.next() else { break };
+                    (rest, of_build) = (run.rows.clone(), run.of_build);
+                }
+                let end = rest.end.min(rest.start + (most - rows));
+                rows += end - rest.start;
+                batch.push(Self {
+                    rows: rest.start..end,
+                    of_build,
+                });
+                rest.start = end;
+            }
+            (!batch.is_empty()).then_some(batch)
+        })
+    }
+}
+
 /// A lookup join whose matches are found as runs. Its build side is collected.
 pub(in crate::provider) struct RunJoin {
     build: Arc<BuildSide>,
@@ -37,7 +62,7 @@ pub(in crate::provider) struct RunJoin {
     metrics: Vec<BaselineMetrics>,
 }
 
-/// What one reader of a [`RunJoin`] has found.
+/// The state of one reader of a [`RunJoin`].
 #[derive(Debug, Default)]
 pub(in crate::provider) struct RunReader {
     line: Line,
@@ -87,6 +112,11 @@ impl RunJoin {
         }
     }
 
+    /// Returns the number of rows of the build side.
+    pub fn build_rows(&self) -> usize {
+        self.build.rows.num_rows()
+    }
+
     /// Reads one partition of the probe side.
     pub fn probe(
         &self,
@@ -96,7 +126,7 @@ impl RunJoin {
         self.probe.execute(partition, context)
     }
 
-    /// Records the number of joined rows of a batch, of which none was made.
+    /// Adds to the metric `output_rows` of the join, none of whose rows is made.
     pub fn record(&self, partition: usize, rows: usize) {
         if let Some(metrics) = self.metrics.get(partition) {
             metrics.record_output(rows);
@@ -189,5 +219,23 @@ impl RunJoin {
             columns.collect::<Result<Vec<_>>>()?,
             &options,
         )?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_divided_among_batches() {
+        let run = |rows, of_build| JoinedRun { rows, of_build };
+        let runs = [run(0..5, 1), run(2..3, 4), run(0..2, 0)];
+        let batches: Vec<_> = JoinedRun::in_batches(&runs, 3).collect();
+        let expected = [
+            vec![run(0..3, 1)],
+            vec![run(3..5, 1), run(2..3, 4)],
+            vec![run(0..2, 0)],
+        ];
+        assert_eq!(batches, expected);
     }
 }

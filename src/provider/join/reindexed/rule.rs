@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::common::config::ConfigOptions;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::joins::utils::JoinOn;
 
@@ -17,6 +20,7 @@ use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::reindexed::{ReindexedGrid, lengths};
 use crate::provider::join::side::Side;
 use crate::provider::plans::below::{may_fail, replace_columns};
+use crate::provider::plans::identity::Identity;
 use crate::provider::source::GridSource;
 
 /// Arrays that have at most one cell for so many of the other array are collected by a lookup join, which can
@@ -89,6 +93,8 @@ impl Reindexed {
         if decoded > by_both || largest > MAX_CELLS {
             return Ok(None);
         }
+        let dimensions = dimensions.into_iter().map(|key| present(key, schema));
+        let dimensions = dimensions.collect::<Result<_>>()?;
         let grid = ReindexedGrid::try_new(&values.part.grid, &other.part.grid, positions);
         Ok(grid.map(|grid| Self {
             grid: Arc::new(grid),
@@ -121,6 +127,17 @@ fn dimensions(
         }
     }
     Ok(dimensions.into_iter().collect())
+}
+
+/// Declares a key non-null: it equals a coordinate.
+fn present(key: Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
+    if !key.nullable(schema)? {
+        return Ok(key);
+    }
+    let function = Arc::new(ScalarUDF::from(Identity::present()));
+    let config = Arc::new(ConfigOptions::default());
+    let present = ScalarFunctionExpr::try_new(function, vec![key], schema, config)?;
+    Ok(Arc::new(present))
 }
 
 /// Returns the approximate number of cells of the chunks that a scan reads.

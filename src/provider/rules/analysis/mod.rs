@@ -7,7 +7,9 @@ mod duration_windows;
 mod durations;
 mod fixed_sizes;
 mod nearest;
+mod repeated_sort_keys;
 mod rewrites;
+mod unordered_casts;
 mod written_times;
 
 pub(crate) use bounded_functions::BoundedFunctions;
@@ -19,6 +21,8 @@ use compared_zones::ComparedZones;
 use duration_windows::DurationWindows;
 use durations::ComparedDurations;
 use fixed_sizes::FixedSizes;
+use repeated_sort_keys::RepeatedSortKeys;
+use unordered_casts::UnorderedCasts;
 use written_times::WrittenTimes;
 
 use datafusion::logical_expr::expr::InList;

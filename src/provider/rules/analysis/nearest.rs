@@ -110,10 +110,14 @@ fn coordinates(table: &ArrayTable, name: &str) -> Result<Option<SortedCoordinate
 
 /// Returns the target, with text parsed as a time if the coordinates are times.
 fn target_of(target: &Expr, coordinates: &SortedCoordinates) -> Result<Expr> {
-    let is_number = coordinates.data_type().is_numeric();
-    let Some(text) = text(target).filter(|_| !is_number) else {
+    let Some(text) = text(target) else {
         return Ok(target.clone());
     };
+    if coordinates.data_type().is_numeric() {
+        return plan_err!(
+            "nearest(dimension, target): the target is the text '{text}', expected a number"
+        );
+    }
     let time = match WrittenTime::parse(text) {
         Some(WrittenTime::Instant { time, .. }) => timestamp(time, TimeUnit::Microsecond),
         _ => None,

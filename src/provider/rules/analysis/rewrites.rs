@@ -9,12 +9,13 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::rules::analysis::{
-    CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, WrittenTimes,
+    CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, RepeatedSortKeys,
+    UnorderedCasts, WrittenTimes,
 };
 use crate::provider::rules::names::change_expressions;
 
-/// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`] and
-/// [`DurationWindows`] to the expressions of a plan.
+/// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`],
+/// [`DurationWindows`], [`UnorderedCasts`] and [`RepeatedSortKeys`] to the expressions of a plan.
 ///
 /// DataFusion 55 applies the rewrites that an analyzer has itself, but loses the names of columns in
 /// ROLLUP, CUBE and GROUPING SETS.
@@ -27,13 +28,15 @@ impl AnalyzerRule for ExpressionRewrites {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrites: [&dyn FunctionRewrite; 6] = [
+        let rewrites: [&dyn FunctionRewrite; 8] = [
             &FixedSizes,
             &WrittenTimes,
             &ComparedZones,
             &CoarseTimes,
             &ComparedDurations,
             &DurationWindows,
+            &UnorderedCasts,
+            &RepeatedSortKeys,
         ];
         let plan = plan.transform_up_with_subqueries(|node| {
             let mut schema = merge_schema(&node.inputs());
@@ -42,6 +45,7 @@ impl AnalyzerRule for ExpressionRewrites {
                 let columns = DFSchema::try_from_qualified_schema(table, &scan.source.schema())?;
                 schema.merge(&columns);
             }
+            let node = RepeatedSortKeys::of_distinct(node);
             change_expressions(node, |expression| {
                 expression.transform_up(|one| {
                     let unchanged = Transformed::no(one);

@@ -211,18 +211,17 @@ enum Literal {
 }
 
 impl Literal {
-    /// Converts a written time to this type. Returns `None` if the text is better left as it is.
+    /// Converts a written time to this type. Returns `None` if the type cannot represent it.
     fn of(written: WrittenTime, data_type: &DataType) -> Option<Self> {
         Some(match (written, data_type) {
-            // DataFusion compares dates with text as dates, which is correct for a day, but fails
-            // for text with a time of day.
             (
                 WrittenTime::Instant {
+                    time,
                     has_time_of_day: false,
                     ..
                 },
                 DataType::Date32 | DataType::Date64,
-            ) => return None,
+            ) => Self::Instant(first_instant(time.date(), data_type)?),
             (WrittenTime::Instant { time, .. }, DataType::Date32 | DataType::Date64) => {
                 Self::Instant(timestamp(time, TimeUnit::Microsecond)?)
             }

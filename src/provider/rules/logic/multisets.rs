@@ -45,6 +45,9 @@ impl AnalyzerRule for CountedSetOperations {
 /// Returns `true` for the joins that DataFusion plans for `EXCEPT ALL` and `INTERSECT ALL`, and for
 /// no others: in SQL, no other semi join treats NULL as equal to NULL. Without `ALL`, the rows on
 /// the left are distinct.
+///
+/// This holds for plans as written. An optimizer makes such joins of `EXISTS` with `IS NOT DISTINCT FROM`, too.
+/// Therefore the Python package adds a condition to those of plans that another library has optimized.
 fn is_set_operation(join: &Join) -> bool {
     let keys = |side: &LogicalPlan| side.schema().columns();
     let (left, right) = (keys(&join.left), keys(&join.right));

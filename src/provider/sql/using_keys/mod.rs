@@ -1,28 +1,30 @@
 //! The columns of `USING` and `NATURAL` joins, as defined by the SQL standard.
 
+mod projection;
+mod scope;
 mod syntax;
 
 use datafusion::common::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement as PlannedStatement};
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Cte, ExcludeSelectItem, Expr, Ident, Join, JoinConstraint, OrderBy,
-    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitMut,
-    WildcardAdditionalOptions, With,
+    self, BinaryOperator, Expr, GroupByExpr, Ident, JoinConstraint, OrderBy, OrderByKind, Query,
+    Select, SetExpr, TableFactor, TableWithJoins, VisitMut, With,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 #[cfg(feature = "remote")]
 use crate::provider::sql::urls::hide_secrets;
+use crate::provider::sql::using_keys::scope::{FromClause, Scope};
 use crate::provider::sql::using_keys::syntax::{
-    Column, Keys, PreservedSide, binary, coalesce, column, constraint, exchange, has_keys, named,
-    normalize, replace_in, unique_index,
+    Column, PreservedSide, binary, coalesce, column, constraint, has_keys, is_lateral, last_joined,
+    mentions, normalize, put_queries, replace_in, take_queries, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{budget, cast_names, copied_types, groups, many_columns};
+use crate::provider::sql::{budget, cast_names, copied_types, groups, many_columns, resets};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -30,8 +32,8 @@ use crate::provider::sql::{budget, cast_names, copied_types, groups, many_column
 ///   balanced.
 /// - The key of a `USING` or `NATURAL` join is one column, as in the SQL standard. An unqualified
 ///   key is the right table's key in a RIGHT join, the first non-null key of both tables in a FULL
-///   join, and the left table's key otherwise. Keys that are qualified with a table's name are not
-///   affected.
+///   join, and the left table's key otherwise, also in correlated subqueries. Keys that are qualified
+///   with a table's name are not affected.
 /// - The values of a table over one array, whose column is `value`, can be referred to by the name
 ///   of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take precedence,
 ///   and `SELECT *` is not changed.
@@ -39,6 +41,7 @@ use crate::provider::sql::{budget, cast_names, copied_types, groups, many_column
 /// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
 /// - If two selected expressions have the same name, as a cast has that of its operand, casts without an alias are named
 ///   after their text.
+/// - Parameters of `PREPARE` without types have the types of their values.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
 ///
@@ -53,7 +56,7 @@ use crate::provider::sql::{budget, cast_names, copied_types, groups, many_column
 /// let ctx = SessionContext::new();
 /// let sql = "SELECT k FROM (VALUES (1), (2)) a(k) FULL JOIN (VALUES (2), (3)) b(k) USING (k) ORDER BY k";
 /// let plan = tet_sql::create_logical_plan(&ctx.state(), sql).await?;
-/// let keys = ctx.execute_logical_plan(plan).await?.to_string().await?;
+/// let keys = tet_sql::execute_logical_plan(&ctx, plan).await?.to_string().await?;
 /// assert!(keys.contains("| 3 |"), "{keys}");
 /// # Ok(())
 /// # }
@@ -73,12 +76,18 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
 /// Plans a statement. With `names_casts`, selected casts are named after their text.
 async fn plan(state: &SessionState, sql: &str, names_casts: bool) -> Result<LogicalPlan> {
     let mut statement = budget::parse(state, sql)?;
+    resets::check(&statement)?;
     if names_casts {
         cast_names::name_casts(&mut statement);
     }
     #[cfg(feature = "remote")]
     hide_secrets(state, &mut statement);
     groups::show_columns_of_file(state, &mut statement);
+    let has_untyped_parameters = matches!(
+        &statement,
+        Statement::Statement(statement)
+            if matches!(statement.as_ref(), ast::Statement::Prepare { data_types, .. } if data_types.is_empty())
+    );
     let upper = sql.to_ascii_uppercase();
     if (upper.contains("USING") || upper.contains("NATURAL"))
         && let Statement::Statement(template) = budget::parse(state, "SELECT * FROM t")?
@@ -97,17 +106,16 @@ async fn plan(state: &SessionState, sql: &str, names_casts: bool) -> Result<Logi
         }
         plan_statement(state, statement).await
     };
-    let plan = budget::with_stack(plan).await?;
+    let mut plan = budget::with_stack(plan).await?;
+    if has_untyped_parameters
+        && let LogicalPlan::Statement(PlannedStatement::Prepare(prepare)) = &mut plan
+    {
+        // DataFusion has inferred these types from other operands: in `lat > $1`, that of `lat`. EXECUTE would cast 0.5 to it.
+        prepare.fields.clear();
+    }
     budget::check_plan(state.config_options(), &plan)?;
     copied_types::check(&plan)?;
     Ok(groups::create_beside_groups(state, plan))
-}
-
-/// The common table expressions that a query can refer to.
-#[derive(Debug, Clone, Default)]
-struct Scope {
-    ctes: Vec<Cte>,
-    is_recursive: bool,
 }
 
 /// Rewrites `USING` and `NATURAL` joins as `ON` joins, and every reference to one of their keys as
@@ -147,19 +155,11 @@ impl Rewriter<'_> {
         async move {
             // The queries are taken out and put back, because planning is asynchronous and visitors
             // are not.
-            let mut queries = Vec::new();
-            exchange(node, &mut |query| {
-                queries.push(std::mem::replace(query, self.template.clone()));
-            });
+            let mut queries = take_queries(node, &self.template);
             for query in &mut queries {
                 self.query(query, scope).await;
             }
-            let mut queries = queries.into_iter();
-            exchange(node, &mut |query| {
-                if let Some(rewritten) = queries.next() {
-                    *query = rewritten;
-                }
-            });
+            put_queries(node, queries);
         }
         .boxed()
     }
@@ -200,26 +200,51 @@ impl Rewriter<'_> {
     }
 
     async fn select(&self, select: &mut Select, order_by: Option<&mut OrderBy>, scope: &Scope) {
-        self.nested_queries(select, scope).await;
-        if !select.from.iter().any(has_keys) {
-            return;
+        let is_resolved =
+            select.from.iter().any(has_keys) || mentions(select, &scope.keys, self.normalizes());
+        let original = std::mem::take(&mut select.from);
+        let mut from = FromClause {
+            tables: Vec::new(),
+            columns: is_resolved.then(Vec::new),
+        };
+        for tables in &original {
+            let mut tables = tables.clone();
+            let columns = self.joined(&mut tables, scope, &from).await;
+            from.push(tables, columns);
         }
-        let mut from = select.from.clone();
-        let mut columns = Vec::new();
-        for tables in &mut from {
-            match self.joined(tables, scope).await {
-                Some(more) => columns.extend(more),
-                None => return,
-            }
-        }
-        let Some(projection) = self.projection(&select.projection, &columns) else {
+        let columns = from.columns.as_ref();
+        let projection = columns.and_then(|columns| self.projection(&select.projection, columns));
+        let (Some(columns), Some(projection)) = (&from.columns, projection) else {
+            // The joins stay as they were, with the nested queries rewritten.
+            let queries = take_queries(&mut from.tables, &self.template);
+            from.tables = original;
+            put_queries(&mut from.tables, queries);
+            from.columns = None;
+            self.nested_queries(select, &scope.with(&from)).await;
+            select.from = from.tables;
             return;
         };
         select.projection = projection;
-        select.from = Vec::new();
-        let keys = self.keys(&columns);
-        replace_in(select, &keys);
-        select.from = from;
+        let inside = scope.with(&from);
+        // In GROUP BY, HAVING and QUALIFY, a name refers to an output column before a column of the
+        // queries around the query.
+        let is_output = |key: &&Column| {
+            let is_own = columns.iter().any(|column| column.name == key.name);
+            let mut outputs = select.projection.iter();
+            !is_own && outputs.any(|item| self.is_alias(item, &key.name))
+        };
+        let grouped = inside.keys.iter().filter(|key| !is_output(key));
+        let grouped: Vec<_> = grouped.cloned().collect();
+        let no_groups = GroupByExpr::Expressions(Vec::new(), Vec::new());
+        let mut group_by = std::mem::replace(&mut select.group_by, no_groups);
+        let (mut having, mut qualify) = (select.having.take(), select.qualify.take());
+        self.replace_in(&mut group_by, &grouped);
+        self.replace_in(&mut having, &grouped);
+        self.replace_in(&mut qualify, &grouped);
+        self.replace_in(select, &inside.keys);
+        (select.group_by, select.having, select.qualify) = (group_by, having, qualify);
+        self.nested_queries(select, &inside).await;
+        select.from = from.tables;
 
         let Some(OrderBy {
             kind: OrderByKind::Expressions(sorts),
@@ -235,60 +260,117 @@ impl Rewriter<'_> {
                 select.projection.iter().any(|item| self.name_of(item).as_ref() == Some(&name))
             });
             if !is_output {
-                replace_in(&mut sort.expr, &keys);
+                self.replace_in(&mut sort.expr, &inside.keys);
             }
         }
     }
 
-    /// Rewrites the joins of tables and returns their columns; `None` if a join cannot be
-    /// rewritten.
+    /// Rewrites an item of a FROM clause, which follows `earlier` items, and the queries nested in
+    /// it. Returns the columns of its tables; `None` if those of the earlier items are not known,
+    /// or if a join cannot be rewritten.
     fn joined<'b>(
         &'b self,
         tables: &'b mut TableWithJoins,
         scope: &'b Scope,
+        earlier: &'b FromClause,
     ) -> BoxFuture<'b, Option<Vec<Column>>> {
         async move {
-            let mut columns = self.table(&mut tables.relation, scope).await?;
-            for Join {
-                relation,
-                join_operator,
-                ..
-            } in &mut tables.joins
-            {
-                let right = self.table(relation, scope).await?;
-                let (kept, constraint) = constraint(join_operator)?;
-                columns = self.join(columns, right, kept, constraint)?;
+            let TableWithJoins { relation, joins } = tables;
+            let mut columns = self.table(relation, scope, earlier).await;
+            let mut done = TableWithJoins {
+                relation: relation.clone(),
+                joins: Vec::new(),
+            };
+            for join in joins {
+                let relation = &mut join.relation;
+                let right = if is_lateral(relation) {
+                    let earlier = earlier.with(&done, columns.clone());
+                    self.table(relation, scope, &earlier).await
+                } else {
+                    self.table(relation, scope, earlier).await
+                };
+                let both = columns.zip(right);
+                let mut queries = take_queries(&mut join.join_operator, &self.template);
+                if !queries.is_empty() {
+                    let both = both.as_ref();
+                    let both = both.map(|(left, right)| [left.as_slice(), right].concat());
+                    let inside = scope.with(&earlier.with(&done, both));
+                    for query in &mut queries {
+                        self.query(query, &inside).await;
+                    }
+                    put_queries(&mut join.join_operator, queries);
+                }
+                let constraint = constraint(&mut join.join_operator);
+                columns = both
+                    .zip(constraint)
+                    .and_then(|((left, right), (kept, constraint))| {
+                        self.join(left, right, kept, constraint, scope)
+                    });
+                done.joins.push(join.clone());
             }
-            Some(columns)
+            columns
         }
         .boxed()
     }
 
-    async fn table(&self, table: &mut TableFactor, scope: &Scope) -> Option<Vec<Column>> {
+    /// Rewrites the queries and joins nested in a table, which follows `earlier` items of a FROM
+    /// clause. Returns the columns of the table; `None` if they cannot be resolved, or if those of
+    /// the earlier items are not known.
+    async fn table(
+        &self,
+        table: &mut TableFactor,
+        scope: &Scope,
+        earlier: &FromClause,
+    ) -> Option<Vec<Column>> {
         if let TableFactor::NestedJoin {
             table_with_joins,
-            alias: None,
+            alias,
         } = table
         {
-            return self.joined(table_with_joins, scope).await;
+            if alias.is_none() {
+                return self.joined(table_with_joins, scope, earlier).await;
+            }
+            let unresolved = FromClause {
+                tables: earlier.tables.clone(),
+                columns: None,
+            };
+            self.joined(table_with_joins, scope, &unresolved).await;
+            return self.columns(table, scope, earlier).await;
         }
-        let mut query = self.template.clone();
-        if !scope.ctes.is_empty() {
-            query.with = Some(With {
-                with_token: AttachedToken::empty(),
-                recursive: scope.is_recursive,
-                cte_tables: scope.ctes.clone(),
-            });
+        let with_earlier = is_lateral(table).then(|| scope.with(earlier));
+        let scope = with_earlier.as_ref().unwrap_or(scope);
+        if with_earlier.is_some() {
+            // The arguments of a lateral function can refer to keys of earlier tables.
+            self.replace_in(table, &scope.keys);
         }
-        let SetExpr::Select(select) = query.body.as_mut() else {
-            return None;
+        self.nested_queries(table, scope).await;
+        self.columns(table, scope, earlier).await
+    }
+
+    /// Returns the columns of a table, whose nested queries are rewritten; `None` if they cannot be
+    /// resolved, or if those of the earlier items are not known.
+    async fn columns(
+        &self,
+        table: &TableFactor,
+        scope: &Scope,
+        earlier: &FromClause,
+    ) -> Option<Vec<Column>> {
+        earlier.columns.as_ref()?;
+        let plan = match self.plan_tables(Vec::new(), table.clone(), scope).await {
+            Ok(plan) => plan,
+            Err(_) if scope.tables.is_empty() => return None,
+            Err(_) => {
+                // The table may refer to the tables around it.
+                let mut table = table.clone();
+                match &mut table {
+                    TableFactor::Derived { lateral, .. } => *lateral = true,
+                    table if is_lateral(table) => {}
+                    _ => return None,
+                }
+                let plan = self.plan_tables(scope.tables.clone(), table, scope).await;
+                last_joined(&plan.ok()?)?.clone()
+            }
         };
-        select.from = vec![TableWithJoins {
-            relation: table.clone(),
-            joins: Vec::new(),
-        }];
-        let statement = Statement::Statement(Box::new(query.into()));
-        let plan = self.state.statement_to_plan(statement).await.ok()?;
         let columns = plan.schema().iter().map(|(table, field)| Column {
             name: field.name().clone(),
             expr: column(table, field.name()),
@@ -297,12 +379,39 @@ impl Rewriter<'_> {
         Some(columns.collect())
     }
 
+    /// Plans `SELECT *` from a table after other tables.
+    async fn plan_tables(
+        &self,
+        mut from: Vec<TableWithJoins>,
+        table: TableFactor,
+        scope: &Scope,
+    ) -> Result<LogicalPlan> {
+        let mut query = self.template.clone();
+        if !scope.ctes.is_empty() {
+            query.with = Some(With {
+                with_token: AttachedToken::empty(),
+                recursive: scope.is_recursive,
+                cte_tables: scope.ctes.clone(),
+            });
+        }
+        from.push(TableWithJoins {
+            relation: table,
+            joins: Vec::new(),
+        });
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.from = from;
+        }
+        let statement = Statement::Statement(Box::new(query.into()));
+        plan_statement(self.state, statement).await
+    }
+
     fn join(
         &self,
         mut left: Vec<Column>,
         mut right: Vec<Column>,
         kept: PreservedSide,
         constraint: &mut JoinConstraint,
+        scope: &Scope,
     ) -> Option<Vec<Column>> {
         let keys: Vec<String> = match constraint {
             JoinConstraint::Using(names) => names
@@ -319,7 +428,7 @@ impl Rewriter<'_> {
                 .collect(),
             JoinConstraint::On(condition) => {
                 let both: Vec<_> = left.iter().chain(&right).cloned().collect();
-                replace_in(condition, &self.keys(&both));
+                self.replace_in(condition, &scope.keys_with(&both));
                 Vec::new()
             }
             JoinConstraint::None => Vec::new(),
@@ -357,121 +466,8 @@ impl Rewriter<'_> {
         Some(left)
     }
 
-    /// Rewrites the items of a SELECT: expands `*` to all columns, and makes keys one column under
-    /// their own name. Returns `None` if an item cannot be rewritten.
-    fn projection(&self, items: &[SelectItem], columns: &[Column]) -> Option<Vec<SelectItem>> {
-        let mut projection = Vec::new();
-        for item in items {
-            match item {
-                SelectItem::Wildcard(options) => {
-                    projection.extend(self.wildcard(options, columns)?);
-                }
-                SelectItem::UnnamedExpr(Expr::Identifier(name)) => {
-                    let name = self.normalize(name);
-                    let keys = columns.iter().filter(|column| column.name == name);
-                    match keys.collect::<Vec<_>>().as_slice() {
-                        [key] if key.is_key => projection.push(named(key)),
-                        _ => projection.push(item.clone()),
-                    }
-                }
-                item => projection.push(item.clone()),
-            }
-        }
-        for key in columns.iter().filter(|column| column.is_key) {
-            let item = named(key);
-            let has_its_name = |other: &SelectItem| match other {
-                SelectItem::QualifiedWildcard(..) => true,
-                other => *other != item && self.name_of(other).as_ref() == Some(&key.name),
-            };
-            // DataFusion rejects `a.k` beside an unqualified `k`, so the key is named by its
-            // expression.
-            if projection.iter().any(has_its_name) {
-                for other in projection.iter_mut().filter(|other| **other == item) {
-                    *other = SelectItem::UnnamedExpr(key.expr.clone());
-                }
-            }
-        }
-        Some(projection)
-    }
-
-    fn wildcard(
-        &self,
-        options: &WildcardAdditionalOptions,
-        columns: &[Column],
-    ) -> Option<Vec<SelectItem>> {
-        if options.opt_ilike.is_some()
-            || options.opt_rename.is_some()
-            || options.opt_alias.is_some()
-        {
-            return None;
-        }
-        let mut left_out = Vec::new();
-        match &options.opt_exclude {
-            Some(ExcludeSelectItem::Single(name)) => left_out.push(name),
-            Some(ExcludeSelectItem::Multiple(names)) => left_out.extend(names),
-            None => {}
-        }
-        let left_out = left_out.into_iter().map(|name| match name.0.as_slice() {
-            [part] => part.as_ident(),
-            _ => None,
-        });
-        let mut left_out: Vec<&Ident> = left_out.collect::<Option<_>>()?;
-        if let Some(except) = &options.opt_except {
-            left_out.push(&except.first_element);
-            left_out.extend(&except.additional_elements);
-        }
-        let left_out: Vec<_> = left_out.iter().map(|name| self.normalize(name)).collect();
-        // DataFusion reports unknown names.
-        if !left_out
-            .iter()
-            .all(|name| unique_index(columns, name).is_some())
-        {
-            return None;
-        }
-        let mut items: Vec<_> = columns
-            .iter()
-            .filter(|column| !left_out.contains(&column.name))
-            .map(|column| (column.name.clone(), named(column)))
-            .collect();
-        for replaced in options
-            .opt_replace
-            .iter()
-            .flat_map(|replace| &replace.items)
-        {
-            let name = self.normalize(&replaced.column_name);
-            let mut same = items.iter_mut().filter(|(other, _)| *other == name);
-            let (Some((_, item)), None) = (same.next(), same.next()) else {
-                return None;
-            };
-            *item = SelectItem::ExprWithAlias {
-                expr: replaced.expr.clone(),
-                alias: replaced.column_name.clone(),
-            };
-        }
-        Some(items.into_iter().map(|(_, item)| item).collect())
-    }
-
-    /// The keys that are identified by their name alone.
-    fn keys(&self, columns: &[Column]) -> Keys {
-        let is_key =
-            |column: &&Column| column.is_key && unique_index(columns, &column.name).is_some();
-        let columns = columns.iter().filter(is_key).cloned();
-        Keys {
-            columns: columns.collect(),
-            normalizes: self.normalizes(),
-            depth: 0,
-        }
-    }
-
-    fn name_of(&self, item: &SelectItem) -> Option<String> {
-        match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(self.normalize(alias)),
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(self.normalize(name)),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
-                names.last().map(|name| self.normalize(name))
-            }
-            _ => None,
-        }
+    fn replace_in(&self, node: &mut impl VisitMut, keys: &[Column]) {
+        replace_in(node, keys, self.normalizes());
     }
 
     fn normalizes(&self) -> bool {

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::TableReference;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, SelectItem,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
 
-use crate::provider::sql::walk::walk_mut;
+use crate::provider::sql::walk::{walk, walk_mut};
 
 /// A column of joined tables.
 #[derive(Debug, Clone)]
@@ -35,15 +36,15 @@ pub(super) enum PreservedSide {
 }
 
 /// A visitor that replaces the names of keys by their values.
-pub(super) struct Keys {
-    pub columns: Vec<Column>,
-    pub normalizes: bool,
+struct Keys<'a> {
+    columns: &'a [Column],
+    normalizes: bool,
     /// The number of queries around the visited expression. Names in nested queries refer to the
     /// tables of the nested query first.
-    pub depth: usize,
+    depth: usize,
 }
 
-impl VisitorMut for Keys {
+impl VisitorMut for Keys<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
@@ -69,13 +70,42 @@ impl VisitorMut for Keys {
     }
 }
 
-pub(super) fn replace_in(node: &mut impl VisitMut, keys: &Keys) {
-    let mut keys = Keys {
-        columns: keys.columns.clone(),
-        normalizes: keys.normalizes,
+/// Replaces the names of keys by their values, except in nested queries.
+pub(super) fn replace_in(node: &mut impl VisitMut, keys: &[Column], normalizes: bool) {
+    let mut visitor = Keys {
+        columns: keys,
+        normalizes,
         depth: 0,
     };
-    let _ = walk_mut(node, &mut keys);
+    let _ = walk_mut(node, &mut visitor);
+}
+
+/// A visitor that stops at an unqualified name of a key.
+struct Mention<'a> {
+    keys: &'a [Column],
+    normalizes: bool,
+}
+
+impl Visitor for Mention<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => {
+                let name = normalize(name, self.normalizes);
+                match self.keys.iter().any(|key| key.name == name) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Returns `true` if a node, or a query nested in it, has the unqualified name of a key.
+pub(super) fn mentions(node: &impl Visit, keys: &[Column], normalizes: bool) -> bool {
+    !keys.is_empty() && walk(node, &mut Mention { keys, normalizes }).is_break()
 }
 
 /// Calls a function for each outermost query of a node, before the contents of the query are
@@ -102,8 +132,45 @@ impl VisitorMut for Outermost<'_> {
     }
 }
 
-pub(super) fn exchange(node: &mut impl VisitMut, change: &mut dyn FnMut(&mut Query)) {
+fn exchange(node: &mut impl VisitMut, change: &mut dyn FnMut(&mut Query)) {
     let _ = walk_mut(node, &mut Outermost { change, depth: 0 });
+}
+
+/// Takes the outermost queries out of a node, and leaves the template in their places.
+pub(super) fn take_queries(node: &mut impl VisitMut, template: &Query) -> Vec<Query> {
+    let mut queries = Vec::new();
+    exchange(node, &mut |query| {
+        queries.push(std::mem::replace(query, template.clone()));
+    });
+    queries
+}
+
+/// Replaces the outermost queries of a node, in the order of [`take_queries`].
+pub(super) fn put_queries(node: &mut impl VisitMut, queries: Vec<Query>) {
+    let mut queries = queries.into_iter();
+    exchange(node, &mut |query| {
+        if let Some(other) = queries.next() {
+            *query = other;
+        }
+    });
+}
+
+/// Returns `true` if a table can refer to the tables before it, or contains tables that can.
+pub(super) fn is_lateral(table: &TableFactor) -> bool {
+    match table {
+        TableFactor::Derived { lateral, .. } | TableFactor::Function { lateral, .. } => *lateral,
+        TableFactor::UNNEST { .. } | TableFactor::NestedJoin { .. } => true,
+        _ => false,
+    }
+}
+
+/// Returns the last table of a plan that selects all columns of two or more tables.
+pub(super) fn last_joined(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+    match plan {
+        LogicalPlan::Projection(projection) => last_joined(&projection.input),
+        LogicalPlan::Join(join) => Some(join.right.as_ref()),
+        _ => None,
+    }
 }
 
 pub(super) fn has_keys(tables: &TableWithJoins) -> bool {

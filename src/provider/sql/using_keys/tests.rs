@@ -169,6 +169,94 @@ async fn keys_are_one_column() {
     }
 }
 
+/// The expected rows are those of PostgreSQL.
+#[tokio::test]
+async fn keys_are_one_column_beside_lateral_subqueries() {
+    let ctx = session().await;
+    let of_b = "LATERAL (SELECT z FROM c WHERE c.k = b.k) AS l";
+    for (sql, expected) in [
+        (
+            format!("SELECT k, y, z FROM a RIGHT JOIN b USING (k) LEFT JOIN {of_b} ON true ORDER BY k"),
+            "2 200 -,3 300 3000",
+        ),
+        (
+            format!("SELECT k, z FROM a FULL JOIN b USING (k) LEFT JOIN {of_b} ON true ORDER BY k"),
+            "1 -,2 -,3 3000,5 -",
+        ),
+        (
+            format!("SELECT * FROM a NATURAL RIGHT JOIN b JOIN {of_b} ON true"),
+            "3 - 300 3000",
+        ),
+        (
+            format!("SELECT k, z FROM a RIGHT JOIN b USING (k) CROSS JOIN {of_b} WHERE k = 3"),
+            "3 3000",
+        ),
+        (
+            format!("SELECT k, count(*) FROM a RIGHT JOIN b USING (k), {of_b} GROUP BY k"),
+            "3 1",
+        ),
+        (
+            "SELECT k, z FROM a RIGHT JOIN b USING (k) JOIN LATERAL (SELECT z FROM (SELECT k AS j, z FROM c) c WHERE j = k) l ON true"
+                .into(),
+            "3 3000",
+        ),
+        (
+            "SELECT z FROM a RIGHT JOIN b USING (k) JOIN LATERAL (SELECT z FROM c WHERE k = 4) l ON true WHERE y = 300".into(),
+            "4000",
+        ),
+    ] {
+        let (_, rows) = run(&ctx, &sql)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert_eq!(rows.join(","), expected, "{sql}");
+    }
+}
+
+/// The expected rows are those of PostgreSQL.
+#[tokio::test]
+async fn subqueries_refer_to_keys() {
+    let ctx = session().await;
+    ctx.sql("CREATE TABLE m(j INT) AS VALUES (3), (5)")
+        .await
+        .unwrap();
+    for (sql, expected) in [
+        (
+            "SELECT y FROM a RIGHT JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM m WHERE j = k)",
+            "300",
+        ),
+        (
+            "SELECT y FROM a RIGHT JOIN b USING (k) WHERE NOT EXISTS (SELECT * FROM m AS n WHERE n.j = k)",
+            "200",
+        ),
+        (
+            "SELECT y, (SELECT max(j) FROM m WHERE j = k) AS j FROM a RIGHT JOIN b USING (k) ORDER BY y",
+            "200 -,300 3",
+        ),
+        (
+            "SELECT k FROM a LEFT JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM (SELECT j FROM m) AS n WHERE n.j = k)",
+            "5",
+        ),
+        // A column of the subquery takes precedence.
+        (
+            "SELECT k FROM a JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM c WHERE k = 4)",
+            "2",
+        ),
+        (
+            "SELECT k FROM a JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM m JOIN c ON c.k = m.j WHERE k = 4)",
+            "",
+        ),
+        (
+            "SELECT k FROM a JOIN b USING (k) WHERE EXISTS (SELECT 1 FROM a JOIN c USING (k) WHERE k = 5)",
+            "2",
+        ),
+    ] {
+        let (_, rows) = run(&ctx, sql)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert_eq!(rows.join(","), expected, "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn columns_keep_their_names() {
     let ctx = session().await;

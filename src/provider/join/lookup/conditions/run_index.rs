@@ -6,7 +6,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::provider::join::lookup::conditions::runs::{Run, Runs};
 
-/// The number of numbers per block.
+/// The length of a block of numbers.
 const BLOCK: u32 = 256;
 
 /// The runs of all rows in an [`AxisSet`](super::AxisSet), listed for each block of [`BLOCK`] numbers that they touch.

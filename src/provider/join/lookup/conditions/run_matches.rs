@@ -25,7 +25,7 @@ pub(in crate::provider::join::lookup) struct RunMatches {
     rows: usize,
     /// The rows of each number of the first set; `None` if there are too many.
     first: Option<RowLists>,
-    /// The runs of a single set, if it is searched for runs.
+    /// The index of the runs, if there is one set and matches are read as runs.
     index: Option<RunIndex>,
     /// Accounts for the memory of `first`, `index` and of a [`Line`] per partition.
     memory: MemoryReservation,
@@ -151,7 +151,7 @@ impl RunMatches {
         })
     }
 
-    /// Prepares [`Self::runs_in`], if there is memory.
+    /// Builds an index for [`Self::runs_in`], if there is one set and enough memory.
     pub fn with_index(mut self) -> Self {
         if let [set] = self.sets.as_slice() {
             self.index = RunIndex::of(&set.runs, set.count, &self.memory);
@@ -209,8 +209,7 @@ impl RunMatches {
         line.lists.list((number - line.segment.start) as usize)
     }
 
-    /// Calls `found` with the row number of each match of these key indices, and with a range of key indices that it
-    /// matches.
+    /// Calls `found` for each run of key indices within `keys` that a row matches, with the row number and the run.
     pub fn runs_in(
         &self,
         keys: Range<u32>,

@@ -1,0 +1,54 @@
+//! Advice about subqueries that DataFusion cannot turn into joins.
+
+/// Returns advice that replaces the message of an error, if the message is about a subquery that DataFusion cannot turn into a
+/// join. Such messages consist of the plan.
+pub(super) fn advice(message: &str) -> Option<String> {
+    match message.contains("OuterReferenceColumn(") {
+        true => Some(outer_reference_advice(message)),
+        false => reason(message).map(str::to_owned),
+    }
+}
+
+/// Suggests a rewrite of a subquery that DataFusion cannot turn into a join.
+fn outer_reference_advice(message: &str) -> String {
+    // The last name in the message is that of the column.
+    let name = message.rsplit("name: \"").next().unwrap_or_default();
+    let name = name.split('"').next().unwrap_or_default();
+    format!(
+        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (LIMIT, ORDER BY, or a \
+         comparison other than =); write a join with GROUP BY, or a window function, instead"
+    )
+}
+
+/// Explains why a subquery cannot be planned, and what to write instead.
+fn reason(message: &str) -> Option<&'static str> {
+    const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
+                         by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
+                         argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
+                         GROUP BY";
+    const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
+                             refers to the query around it, then in its own WHERE, without LIMIT and UNION; elsewhere, write a LEFT \
+                             JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+    const PLACE: &str = "a subquery that refers to the query around it can be in the SELECT list and in WHERE, but not in ORDER BY or a \
+                         window; give it a name in the SELECT list of a subquery in FROM, and use this name";
+    if let Some((_, expression)) =
+        message.split_once("Physical plan does not support logical expression ")
+    {
+        return match expression.split_once('(')?.0 {
+            "ScalarSubquery" => Some(VALUE),
+            "Exists" | "InSubquery" | "SetComparison" => Some(CONDITION),
+            _ => None,
+        };
+    }
+    [
+        (
+            "In/Exist/SetComparison subquery can only be used in ",
+            CONDITION,
+        ),
+        ("Correlated scalar subquery can only be used in ", PLACE),
+        ("Correlated scalar subquery must be aggregated", VALUE),
+        ("A GROUP BY clause in a scalar correlated subquery ", VALUE),
+    ]
+    .into_iter()
+    .find_map(|(start, advice)| message.contains(start).then_some(advice))
+}
