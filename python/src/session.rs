@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::MemTable;
 use datafusion::common::{DataFusionError, Result, TableReference};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use pyo3::prelude::*;
 use tet_sql::provider::catalog::files::{FileSession, Input};
@@ -107,7 +107,12 @@ impl Session {
             if !runs_at_once(&plan) {
                 return Ok(plan);
             }
-            let frame = context.execute_logical_plan(plan).await?;
+            let is_execution = matches!(plan, LogicalPlan::Statement(Statement::Execute(_)));
+            let frame = tet_sql::execute_logical_plan(&context, plan).await?;
+            // A query, which runs when its result is read.
+            if is_execution {
+                return Ok(frame.logical_plan().clone());
+            }
             let schema = Arc::clone(frame.schema().inner());
             let rows = MemTable::try_new(schema, vec![frame.collect().await?])?;
             let result = context.read_table(Arc::new(rows))?;

@@ -168,6 +168,82 @@ def test_functions_in_python_are_called(context, session):
     assert rows(found) == rows(session.sql("SELECT -value AS v FROM temperature WHERE value > 0 ORDER BY v LIMIT 3"))
 
 
+@pytest.fixture
+def small() -> tuple[datafusion.SessionContext, tet_sql.Session]:
+    """A context with small tables and the session that it plans in."""
+    session = tet_sql.connect()
+    session.register("g", pa.table({"a": [1.0, 1.0, None, 2.0, 2.0]}))
+    session.register("h", pa.table({"w": [1.0, None, 5.0]}))
+    session.register("grid", np.arange(6.0).reshape(2, 3), dims=["y", "x"])
+    context = datafusion.SessionContext().with_extensions(tet_sql.datafusion_extension(session))
+    for name in ["g", "h", "grid"]:
+        context.register_table(name, session.table(name))
+    return context, session
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("EXISTS (SELECT 1 FROM h WHERE h.w IS NOT DISTINCT FROM g.a)", [1.0, 1.0, None]),
+        ("NOT EXISTS (SELECT 1 FROM h WHERE h.w IS NOT DISTINCT FROM g.a)", [2.0, 2.0]),
+    ],
+)
+def test_subqueries_that_match_null_are_no_set_operations(small, query, expected):
+    context, _ = small
+    found = context.sql(f"SELECT a FROM g WHERE {query} ORDER BY a").to_pydict()
+    assert found == {"a": expected}
+
+
+def test_set_operations_of_the_session_count_equal_rows(small):
+    context, session = small
+    for name, query in [("common", "INTERSECT ALL"), ("rest", "EXCEPT ALL")]:
+        context.register_table(name, session.sql(f"SELECT a FROM g {query} SELECT w FROM h"))
+    assert context.sql("SELECT a FROM common ORDER BY a").to_pydict() == {"a": [1.0, None]}
+    assert context.sql("SELECT a FROM rest ORDER BY a").to_pydict() == {"a": [1.0, 2.0, 2.0]}
+    # Those of the context are DataFusion's. Distinct ones are right.
+    found = context.sql("SELECT a FROM g INTERSECT SELECT w FROM h ORDER BY a")
+    assert found.to_pydict() == {"a": [1.0, None]}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT y FROM grid UNION SELECT y FROM grid ORDER BY y", [0, 1]),
+        ("SELECT y FROM grid UNION SELECT x FROM grid ORDER BY y", [0, 1, 2]),
+        ("SELECT y FROM grid UNION SELECT value FROM grid ORDER BY y", [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        ("SELECT sum(y) FROM (SELECT y FROM grid UNION ALL SELECT x FROM grid)", [9]),
+        ("SELECT (SELECT max(y) FROM (SELECT y FROM grid UNION ALL SELECT x FROM grid))", [2]),
+    ],
+)
+def test_unions_of_dimensions(small, query, expected):
+    context, _ = small
+    assert list(context.sql(query).to_pydict().values()) == [expected]
+
+
+def test_results_of_unions_have_the_attributes_of_the_session(small):
+    context, session = small
+    query = "SELECT y FROM grid UNION SELECT y FROM grid"
+    expected = pa.table(session.sql(query)).schema.field("y").metadata
+    assert pa.table(context.sql(query)).schema.field("y").metadata == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT max(value) FROM grid WHERE false", None),
+        ("SELECT max(value) FROM grid WHERE y IS NULL", None),
+        ("SELECT max(value) FROM (SELECT * FROM grid LIMIT 0)", None),
+        ("SELECT max(value) FROM grid JOIN g ON false", None),
+        ("SELECT sum(DISTINCT y) FROM grid WHERE false", None),
+        ("SELECT count(w) FROM g LEFT JOIN (SELECT w FROM h WHERE false) ON a = w", 0),
+        ("SELECT max(value) FROM (SELECT * FROM grid WHERE false UNION ALL SELECT * FROM grid)", 5.0),
+    ],
+)
+def test_aggregates_of_no_rows(small, query, expected):
+    context, _ = small
+    assert list(context.sql(query).to_pydict().values()) == [[expected]]
+
+
 def test_functions_of_the_session(context, plain, session):
     with pytest.raises(Exception, match="Invalid function 'season'"):
         context.sql("SELECT season(time) FROM temperature")

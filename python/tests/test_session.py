@@ -255,3 +255,12 @@ def test_files_in_statements_give_warnings(weather_path):
     session = tet_sql.connect()
     with pytest.warns(UserWarning, match="the missing cells cannot be read"):
         session.sql(f"SELECT count(*) FROM '{cut}#t2m'")
+
+
+def test_prepared_statements_are_queries():
+    session = tet_sql.connect()
+    session.register("g", np.arange(6.0).reshape(2, 3), dims=["y", "x"])
+    session.sql("PREPARE some AS SELECT y, sum(value) AS total FROM g WHERE x > $1 GROUP BY y ORDER BY y")
+    assert session.sql("EXECUTE some(0.5)").df().to_dict("list") == {"y": [0, 1], "total": [3.0, 9.0]}
+    session.sql("PREPARE both AS SELECT value AS a FROM range(1) UNION ALL SELECT x FROM (VALUES (2.5)) AS t(x)")
+    assert sorted(session.sql("EXECUTE both").df()["a"]) == [0.0, 2.5]

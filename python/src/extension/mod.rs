@@ -38,7 +38,7 @@ use pyo3::types::PyCapsule;
 use crate::session::Session;
 use codec::HandleCodec;
 use functions::{AggregateFunction, ScalarFunction};
-use planner::SessionPlanner;
+use planner::{RULES_OF_EMPTY_PLANS, SessionPlanner};
 use table::SessionTableFactory;
 
 pub use capsules::table_capsule;
@@ -105,7 +105,8 @@ impl Extension {
     }
 
     /// Returns a planner that plans in the session. `fallback` plans queries without tables of this
-    /// library that the session cannot plan.
+    /// library that the session cannot plan. Removes the optimizer rules of the context whose results cannot be
+    /// encoded.
     fn __datafusion_session_planner__<'py>(
         &self,
         py: Python<'py>,
@@ -113,6 +114,9 @@ impl Extension {
         fallback: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let fallback = capsules::planner(fallback)?;
+        for rule in RULES_OF_EMPTY_PLANS {
+            session.call_method1("remove_optimizer_rule", (rule,))?;
+        }
         let planner = SessionPlanner::new(self.context.clone(), (&fallback).into());
         let planner = FFI_QueryPlanner::new_with_ffi_codecs(
             Arc::new(planner),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{NullEquality, Result};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, TableScan};
+use datafusion::logical_expr::{
+    Join, JoinType, LogicalPlan, LogicalPlanBuilder, TableScan, Union, lit,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{Expr, SessionContext};
 
@@ -18,6 +20,11 @@ use super::plan::SessionPlan;
 use super::table::SessionTable;
 use crate::errors::carried;
 use crate::runtime::Workers;
+
+/// The optimizer rules that replace operators without rows by an empty relation. Encoded, an empty relation
+/// loses its columns, so that the operators above do not find them. The session has the same rules.
+pub(super) const RULES_OF_EMPTY_PLANS: [&str; 3] =
+    ["eliminate_filter", "eliminate_join", "eliminate_limit"];
 
 /// Plans queries in a session, with its rules, settings and memory budget.
 pub struct SessionPlanner {
@@ -70,14 +77,24 @@ impl QueryPlanner for SessionPlanner {
     }
 }
 
-/// Replaces each table of a session by the table that it wraps, so that the session recognises the table.
-/// Returns `true` with the plan if it has such a table.
+/// Replaces each table of a session by the table that it wraps, so that the session recognises the table, and
+/// prepares the optimized plan for the rules of the session. Returns `true` with the plan if it has such a table.
 fn unwrapped(plan: LogicalPlan) -> Result<(LogicalPlan, bool)> {
     let mut reads_session = false;
     let plan = plan.transform_up_with_subqueries(|plan| {
-        let LogicalPlan::TableScan(scan) = plan else {
-            // The wrapped tables have no attributes of columns in their schemas.
-            return Ok(Transformed::yes(plan.recompute_schema()?));
+        let scan = match plan {
+            LogicalPlan::TableScan(scan) => scan,
+            // The wrapped tables have no attributes of columns in their schemas. DataFusion does not
+            // recompute the schema of a union.
+            LogicalPlan::Union(union) => {
+                let union = Union::try_new_with_loose_types(union.inputs)?;
+                return Ok(Transformed::yes(LogicalPlan::Union(union)));
+            }
+            LogicalPlan::Join(join) => {
+                let join = LogicalPlan::Join(optimized_join(join));
+                return Ok(Transformed::yes(join.recompute_schema()?));
+            }
+            other => return Ok(Transformed::yes(other.recompute_schema()?)),
         };
         let provider = source_as_provider(&scan.source);
         let wrapped = provider.as_ref().ok();
@@ -91,6 +108,23 @@ fn unwrapped(plan: LogicalPlan) -> Result<(LogicalPlan, bool)> {
         }
     })?;
     Ok((plan.data, reads_session))
+}
+
+/// Adds the condition `true` to a join that the session would take for `INTERSECT ALL` or `EXCEPT ALL`.
+/// In a plan as written, only set operations have semi and anti joins that take NULLs as equal. In an optimized plan, `EXISTS`
+/// with `IS NOT DISTINCT FROM` has them, too. The session's rule for set operations leaves joins
+/// with a condition alone, and its optimizer removes the condition.
+fn optimized_join(join: Join) -> Join {
+    let is_ambiguous = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && join.filter.is_none();
+    match is_ambiguous {
+        true => Join {
+            filter: Some(lit(true)),
+            ..join
+        },
+        false => join,
+    }
 }
 
 /// Returns a scan of the table that a table of a session wraps. A view becomes its query.
