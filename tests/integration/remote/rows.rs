@@ -134,7 +134,7 @@ async fn patterns_of_rows_in_stores() {
             "s3://b/d/none*.csv",
             "none*.csv: no file matches the pattern",
         ),
-        ("s3://b/*/rows1.csv", "only the last part of a URL"),
+        ("s3://b/*/rows1.csv", "only be in the last part of a URL"),
         ("s3://b/d/[.csv", "the pattern is malformed"),
     ] {
         for message in errors(&ctx, pattern).await {
