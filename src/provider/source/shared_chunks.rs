@@ -23,6 +23,7 @@ const POOL_PARTS: usize = 4;
 
 /// The path and the name of an array.
 pub(in crate::provider) type ArrayName = (PathBuf, String);
+
 /// The windows of an array that one column of an operator reads.
 #[derive(Debug)]
 pub(in crate::provider) struct ArrayRead {

@@ -13,6 +13,7 @@ use crate::provider::join::lookup::joined_runs::{JoinedRun, RunJoin, RunReader};
 const MAX_RUNS: usize = 1 << 22;
 /// The minimum average length, in rows, of runs that are reduced to partial states.
 const MIN_RUN: usize = 2;
+
 impl Worker {
     /// Adds the joined rows of a batch of the probe side, of a bounded number of rows at a time. Returns their number.
     /// `groups` is overwritten.

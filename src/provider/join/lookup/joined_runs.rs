@@ -79,8 +79,8 @@ impl ArrayLookupJoinExec {
             && matches!(spec.matching.as_ref(), Matching::Conditions(_))
     }
 
-    /// Collects the build side and finds the matches as runs. Call this before anything else reads the join. Returns
-    /// `None` unless [`Self::has_runs`].
+    /// Collects the build side and finds the matches as runs. Returns `None` unless [`Self::has_runs`], and if another
+    /// reader of the join has collected the build side before.
     pub(in crate::provider) async fn run_join(
         &self,
         context: &Arc<TaskContext>,
@@ -90,6 +90,9 @@ impl ArrayLookupJoinExec {
         }
         let build = self.build_side(context, true).await;
         let build = build.map_err(DataFusionError::Shared)?;
+        if !matches!(build.matches, Matches::Runs(_)) {
+            return Ok(None);
+        }
         let (spec, probe) = (self.spec(), &self.inputs()[1]);
         let partitions = probe.output_partitioning().partition_count();
         Ok(Some(RunJoin {
