@@ -34,6 +34,8 @@ pub enum CoordinateSource {
     Dataset(String),
     /// A one-dimensional dataset named by the CF attribute `coordinates`.
     CoordinatesAttribute(String),
+    /// The indices times a scale, plus a translation, both from the metadata of the file.
+    ScaleAndTranslation,
 }
 
 impl fmt::Display for CoordinateSource {
@@ -48,6 +50,7 @@ impl fmt::Display for CoordinateSource {
             Self::CoordinatesAttribute(name) => {
                 write!(f, "dataset {name}, by attribute coordinates")
             }
+            Self::ScaleAndTranslation => f.write_str("scale and translation"),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::format::array::listing::Listing;
 #[cfg(feature = "remote")]
 use crate::format::array::located::{ChunkBytes, LocatedChunk};
 use crate::format::array::metadata::DatasetMetadata;
+use crate::format::array::metadata::described::DescribedAxis;
 use crate::format::array::metadata::memory_budget::MemoryBudget;
 use crate::format::array::metadata::provenance::{FileMetadata, HistoryRow};
 use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
@@ -62,6 +63,11 @@ pub trait ArrayFile: Debug + Send + Sync {
 
     /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
+
+    /// Returns a description of each axis of a dataset; empty if the metadata of the file describes none.
+    fn described_axes(&self, _dataset: &Dataset) -> &[DescribedAxis] {
+        &[]
+    }
 
     /// Returns the dataset that has the same cells under its own name, if `dataset` is another name, such as
     /// a soft link.

@@ -47,6 +47,7 @@ pub(crate) use located::{ChunkBytes, fetch_all};
 #[cfg(feature = "remote")]
 pub use located::{FetchedChunk, LocatedChunk};
 pub use metadata::categories::Categories;
+pub use metadata::described::{DescribedAxis, Spacing};
 pub(crate) use metadata::fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use metadata::memory_budget::MemoryBudget;
 pub use metadata::provenance::{FileMetadata, HistoryRow};

@@ -14,6 +14,7 @@ use crate::format::array::listing::Listing;
 #[cfg(feature = "remote")]
 use crate::format::array::located::LocatedChunk;
 use crate::format::array::metadata::DatasetMetadata;
+use crate::format::array::metadata::described::DescribedAxis;
 use crate::format::array::metadata::fill::Fill;
 use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
@@ -218,6 +219,10 @@ impl ArrayFile for ValidRangeFile {
             Some((_, metadata)) => Some(metadata),
             None => self.file.metadata(dataset),
         }
+    }
+
+    fn described_axes(&self, dataset: &Dataset) -> &[DescribedAxis] {
+        self.file.described_axes(dataset)
     }
 
     fn link_target(&self, dataset: &Dataset) -> Option<&Dataset> {

@@ -1,6 +1,6 @@
 //! One array of a hierarchy, as callers see it.
 
-use crate::format::array::{DatasetMetadata, Dtype};
+use crate::format::array::{DatasetMetadata, DescribedAxis, Dtype};
 use crate::format::zarr::metadata::Description;
 
 /// An array of a hierarchy: its name, element type, shape, chunk grid and metadata.
@@ -8,6 +8,7 @@ use crate::format::zarr::metadata::Description;
 pub struct ZarrArray {
     pub(super) name: String,
     pub(super) metadata: DatasetMetadata,
+    pub(super) axes: Vec<DescribedAxis>,
     pub(super) description: Description,
     /// The code of each cell, if the cells are strings.
     pub(super) codes: Option<Vec<u8>>,
@@ -57,6 +58,12 @@ impl ZarrArray {
     /// value stands for null by the rules of xarray.
     pub fn metadata(&self) -> &DatasetMetadata {
         &self.metadata
+    }
+
+    /// Returns a description of each axis of an array that belongs to an OME-Zarr image; empty for other
+    /// arrays.
+    pub fn described_axes(&self) -> &[DescribedAxis] {
+        &self.axes
     }
 
     /// Returns the names of the codecs, such as `transpose, bytes, zstd`.

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorLocation, Result};
 #[cfg(feature = "remote")]
 use crate::format::array::LocatedChunk;
 use crate::format::array::{
-    ArrayFile, Dataset, DatasetMetadata, DecodeContext, GroupAttributes, Listing, Payload,
-    StoredChunk,
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, DescribedAxis, GroupAttributes, Listing,
+    Payload, StoredChunk,
 };
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
@@ -107,6 +107,13 @@ impl ArrayFile for ZarrFile {
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         let number = self.number(dataset).ok()?;
         Some(self.folder.arrays()[number].metadata())
+    }
+
+    fn described_axes(&self, dataset: &Dataset) -> &[DescribedAxis] {
+        match self.number(dataset) {
+            Ok(number) => self.folder.arrays()[number].described_axes(),
+            Err(_) => &[],
+        }
     }
 
     fn groups(&self) -> Option<&GroupAttributes> {

@@ -16,6 +16,7 @@ use crate::format::io::remote::RemoteDirectory;
 use crate::format::io::storage::Storage;
 use crate::format::zarr::array::ZarrArray;
 use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
+use crate::format::zarr::images;
 use crate::format::zarr::local::LocalFiles;
 use crate::format::zarr::metadata::Description;
 use crate::format::zarr::metadata::element::CellKind;
@@ -75,7 +76,8 @@ impl ZarrHierarchy {
     }
 
     /// Opens a hierarchy in an object store. Consolidated metadata is used if there is any;
-    /// otherwise, the store has to list directories.
+    /// otherwise, the store has to list directories, unless the hierarchy is a single array or an
+    /// OME-Zarr image.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open`].
@@ -98,6 +100,10 @@ impl ZarrHierarchy {
         for node in nodes.arrays {
             folder.add(node, &mut texts)?;
         }
+        let path = folder.path().to_path_buf();
+        let (arrays, warnings) = (&mut folder.arrays, &mut folder.warnings);
+        let enclosing = nodes.enclosing.as_ref();
+        images::describe_axes(&path, arrays, &folder.groups, enclosing, warnings);
         Ok(folder)
     }
 
@@ -169,6 +175,7 @@ impl ZarrHierarchy {
         self.arrays.push(ZarrArray {
             name,
             metadata,
+            axes: Vec::new(),
             description,
             codes: None,
         });
@@ -375,20 +382,12 @@ impl ZarrHierarchy {
                 format!("no array with index {array}"),
             ));
         };
-        let grid = found.chunk_grid();
-        if chunk.len() != grid.len()
-            || chunk
-                .iter()
-                .zip(&grid)
-                .any(|(position, count)| position >= count)
-        {
-            return Err(Error::invalid(
-                self.path(),
-                format!(
-                    "array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}",
-                    found.name
-                ),
-            ));
+        let (name, grid) = (&found.name, found.chunk_grid());
+        let mut axes = chunk.iter().zip(&grid);
+        if chunk.len() != grid.len() || axes.any(|(position, count)| position >= count) {
+            let message =
+                format!("array {name:?}, chunk {chunk:?}: outside the chunk grid {grid:?}");
+            return Err(Error::invalid(self.path(), message));
         }
         Ok(found)
     }

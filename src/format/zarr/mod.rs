@@ -23,6 +23,7 @@ mod chunk_files;
 mod codecs;
 mod file;
 mod hierarchy;
+mod images;
 mod keys;
 mod local;
 mod metadata;

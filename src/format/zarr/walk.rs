@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{GroupAttributes, Warnings};
+use crate::format::zarr::images::{EnclosingGroup, enclosing_group};
 use crate::format::zarr::metadata::attributes::texts;
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
@@ -47,10 +48,12 @@ pub(super) enum Documents {
 pub(super) struct Nodes {
     pub arrays: Vec<Node>,
     pub groups: GroupAttributes,
+    /// The group of images that the hierarchy is in, if the hierarchy is one array.
+    pub enclosing: Option<EnclosingGroup>,
 }
 
 /// The kind of a directory.
-enum DirectoryKind {
+pub(super) enum DirectoryKind {
     Array(Documents, Vec<Source>),
     /// A group, with its attributes if they can be read.
     Group(Result<Value>),
@@ -72,6 +75,7 @@ pub(super) fn find(root: &Root, warnings: &mut Warnings) -> Result<Nodes> {
     match kind(root, folder)? {
         DirectoryKind::Array(documents, sources) => {
             walk.push(String::new(), folder.to_path_buf(), documents, sources)?;
+            walk.nodes.enclosing = enclosing_group(root);
         }
         DirectoryKind::Group(attributes) => {
             walk.add_group(String::new(), attributes);
@@ -100,7 +104,8 @@ pub(crate) fn is_array(folder: &Path) -> bool {
     matches!(kind, Ok(DirectoryKind::Array(..)))
 }
 
-fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
+/// Returns the kind of a directory, and reads its metadata.
+pub(super) fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
     let mut sources = Vec::new();
     let mut document = |name: &str| -> Result<Option<Value>> {
         let path = folder.join(name);

@@ -40,7 +40,12 @@ pub(crate) fn open_table(
     let container = container.as_ref();
     OpeningWarnings::add(session, container.warnings());
     match &options.dataset {
-        Some(name) => named(container, path, name),
+        Some(name) => {
+            let table = named(container, path, name)?;
+            #[cfg(feature = "remote")]
+            let table = table.or_else(|| array_alone(path, name, options, session));
+            table.ok_or_else(|| no_such_table(container, path, name))
+        }
         None => {
             let name = only(container, path)?;
             let table = container.table(name)?;
@@ -50,7 +55,8 @@ pub(crate) fn open_table(
 }
 
 /// Opens an array of a remote Zarr hierarchy by its own URL, for servers that cannot list the arrays
-/// of the hierarchy. The array then has no coordinates. Returns `None` if that is impossible.
+/// of the hierarchy. The array then has no coordinates, except those of an OME-Zarr image. Returns `None`
+/// if that is impossible.
 #[cfg(feature = "remote")]
 fn array_alone(
     path: &Path,
@@ -62,7 +68,8 @@ fn array_alone(
     if !is_url(hierarchy) || !hierarchy.ends_with(".zarr") {
         return None;
     }
-    let array = PathBuf::from(format!("{hierarchy}/{name}"));
+    // The slash at the end says that it is a directory, so no file is requested.
+    let array = PathBuf::from(format!("{hierarchy}/{name}/"));
     let container = FormatRegistry::of(session)
         .open(&array, options, session)
         .ok()?;
@@ -95,30 +102,28 @@ fn only<'a>(container: &'a dyn Container, path: &Path) -> Result<&'a str, Error>
     }
 }
 
-/// Opens the table of this name, else the only table whose name matches case-insensitively.
+/// Opens the table of this name, else the only table whose name matches case-insensitively. Returns
+/// `None` if there is no such table.
 fn named(
     container: &dyn Container,
     path: &Path,
     name: &str,
-) -> Result<Arc<dyn BlockSource>, Error> {
+) -> Result<Option<Arc<dyn BlockSource>>, Error> {
     if let Some(table) = container.table(name)? {
-        return Ok(table);
+        return Ok(Some(table));
     }
     let tables = container.tables();
-    let found = match ignoring_case(tables.iter().map(|table| table.name.as_str()), name) {
-        Ok(Some(number)) => container.table(&tables[number].name)?,
-        Ok(None) => None,
-        Err([first, second]) => {
-            return Err(Error::invalid(
-                path,
-                format!(
-                    "table name {name:?} is ambiguous: {first:?} or {second:?}; match the case of the name in \
-                     the file"
-                ),
-            ));
-        }
-    };
-    found.ok_or_else(|| no_such_table(container, path, name))
+    match ignoring_case(tables.iter().map(|table| table.name.as_str()), name) {
+        Ok(Some(number)) => container.table(&tables[number].name),
+        Ok(None) => Ok(None),
+        Err([first, second]) => Err(Error::invalid(
+            path,
+            format!(
+                "table name {name:?} is ambiguous: {first:?} or {second:?}; match the case of the name in \
+                 the file"
+            ),
+        )),
+    }
 }
 
 /// The error for a name that is not the name of a table.

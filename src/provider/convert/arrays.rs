@@ -27,6 +27,7 @@ use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::copy_blocks::{CellForm, copy};
 use crate::provider::convert::names::{name_coordinates, rename_repeated};
+use crate::provider::convert::spacing::{lost_coordinates, spaced_coordinates};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::GridSource;
@@ -332,6 +333,12 @@ impl ConversionPlan<'_> {
                 metadata.coords.clear();
             }
         }
+        if is_wanted || self.file.datasets().len() == 1 {
+            self.add_spaced(dataset)?;
+        } else if matches!(self.target, FileKind::Tet | FileKind::Npy) {
+            let lost = lost_coordinates(self.file.as_ref(), dataset);
+            self.warnings.extend(lost);
+        }
         let spec = DatasetSpec::new(dataset.name(), dtype, shape, &chunk)
             .with_compression(compression)
             .with_metadata(metadata);
@@ -407,6 +414,20 @@ impl ConversionPlan<'_> {
                 LIMITS.text_bytes
             ));
         }
+    }
+
+    /// Adds computed coordinates as arrays, unless the output is a single array.
+    fn add_spaced(&mut self, dataset: &Dataset) -> Result<()> {
+        let limits = match self.target {
+            _ if self.is_one_array => return Ok(()),
+            FileKind::Tet => &LIMITS,
+            _ => &Limits::NONE,
+        };
+        for array in spaced_coordinates(self.file, dataset, self.read_options, limits)? {
+            self.specs.push(array.spec(group(dataset.name())));
+            self.contents.push(ArraySource::Cells(array.cells));
+        }
+        Ok(())
     }
 
     /// Adds labels as coordinate arrays, unless a dataset with the name of the dimension exists.

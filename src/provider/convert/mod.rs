@@ -7,6 +7,7 @@ mod arrays;
 mod copy_blocks;
 mod names;
 mod rows;
+mod spacing;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

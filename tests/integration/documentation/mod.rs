@@ -7,7 +7,7 @@
 //! - `sh` blocks are scripts that must succeed.
 //! - Each page runs in a directory of its own and can read the files it has written. The directory
 //!   is empty at first, except that `docs/recipes/time.md` starts with the files that
-//!   `docs/recipes.md` left, and `docs/tiledb.md` with arrays of the tests.
+//!   `docs/recipes.md` left, and `docs/tiledb.md` and `docs/formats.md` with arrays of the tests.
 //! - In an output, a line `...` stands for any number of lines.
 //! - `rust` blocks are documentation tests of the library, included by an attribute in
 //!   `src/lib.rs`.
@@ -30,6 +30,9 @@ use std::thread;
 
 use page::{Example, Page};
 use tempfile::TempDir;
+
+#[cfg(feature = "zarr")]
+use crate::support::image::write_image;
 
 /// The number of blocks that are not run, by page and kind, with the reason for each.
 const NOT_RUN: [(&str, &str, usize); 24] = [
@@ -192,6 +195,10 @@ impl PageDirectories {
         }
         if name == "docs/netcdf.md" {
             fs::copy(repository().join(NETCDF_FILE), folder.path().join("air.nc")).unwrap();
+        }
+        #[cfg(feature = "zarr")]
+        if name == "docs/formats.md" {
+            write_image(&folder.path().join("cells.zarr"), "0.4");
         }
         let parent = Path::new(name).parent().unwrap().with_extension("md");
         if let Some(earlier) = self.0.lock().unwrap().get(parent.to_str().unwrap()) {

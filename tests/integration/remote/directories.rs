@@ -14,6 +14,8 @@ use crate::remote::answers::contents_or_error;
 use crate::remote::{put_directory, session};
 use crate::support::cells::data;
 use crate::support::http::HttpServer;
+#[cfg(feature = "zarr")]
+use crate::support::image::{RESOLUTIONS, write_image};
 use crate::support::sql::{error, rows};
 
 /// Creates a session with the store of the bucket `b`.
@@ -164,4 +166,35 @@ async fn collections_over_http() {
         !log.iter().any(|r| r.target.contains("part-1.tatami")),
         "{log:?}"
     );
+}
+
+/// The metadata of a group is known from consolidated metadata, or from its own documents.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn images_in_a_store_have_the_coordinates_of_their_pixels() {
+    for (version, is_consolidated) in [("0.4", true), ("0.4", false), ("0.5", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cells.zarr");
+        write_image(&path, version);
+        if is_consolidated {
+            let mut metadata = serde_json::Map::new();
+            for name in [".zgroup", ".zattrs", "0/.zarray", "1/.zarray"] {
+                let document = std::fs::read(path.join(name)).unwrap();
+                let document = serde_json::from_slice(&document).unwrap();
+                metadata.insert(name.to_string(), document);
+            }
+            let document = serde_json::json!({"zarr_consolidated_format": 1, "metadata": metadata});
+            std::fs::write(path.join(".zmetadata"), document.to_string()).unwrap();
+        }
+        let store = Arc::new(InMemory::new());
+        put_directory(&store, directory.path()).await;
+        let ctx = with_store(&store);
+        for (level, resolution) in RESOLUTIONS.iter().enumerate() {
+            for separator in ["/", "#"] {
+                let query =
+                    format!("SELECT * FROM 's3://b/cells.zarr{separator}{level}' ORDER BY c, y, x");
+                assert_eq!(rows(&ctx, &query).await, resolution.rows(), "{version}");
+            }
+        }
+    }
 }

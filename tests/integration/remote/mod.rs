@@ -7,6 +7,10 @@ mod copies;
 mod directories;
 mod faults;
 #[cfg(feature = "zarr")]
+mod images;
+#[cfg(feature = "tiledb")]
+mod logged;
+#[cfg(feature = "zarr")]
 mod references;
 mod requests;
 mod rows;

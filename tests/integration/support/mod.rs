@@ -6,6 +6,8 @@ pub mod clock;
 pub mod encoded;
 #[cfg(feature = "remote")]
 pub mod http;
+#[cfg(feature = "zarr")]
+pub mod image;
 pub mod memory;
 pub mod npy;
 pub mod sql;

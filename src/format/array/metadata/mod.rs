@@ -1,6 +1,7 @@
 //! The metadata of a dataset: attributes, dimension names and labels.
 
 pub mod categories;
+pub mod described;
 pub mod fill;
 pub mod memory_budget;
 pub mod provenance;

@@ -218,6 +218,27 @@ impl RemotePlace {
         &self.shown
     }
 
+    /// Returns the place of the directory that this place is in, and the name of this place in it; `None` at
+    /// the root of the store.
+    pub(in crate::format::io) fn parent(&self) -> Option<(Self, String)> {
+        let shown = self.shown.to_string_lossy();
+        let (above, _) = shown.trim_end_matches('/').rsplit_once('/')?;
+        let location = self.location.as_ref();
+        let (location, name) = match location.rsplit_once('/') {
+            // The parts of a location are already encoded.
+            Some((location, name)) => (ObjectPath::parse(location).ok()?, name),
+            None => (ObjectPath::default(), location),
+        };
+        let parent = Self {
+            store: self.store.clone(),
+            location,
+            shown: above.into(),
+            cache: self.cache.clone(),
+            is_referenced: false,
+        };
+        (!name.is_empty()).then(|| (parent, name.to_string()))
+    }
+
     /// Returns the place of a key below this place, such as `t2m/c/0/1`.
     pub(in crate::format::io) fn join(&self, key: &str) -> Self {
         let mut location = self.location.clone();

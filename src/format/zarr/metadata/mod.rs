@@ -3,6 +3,7 @@
 pub(crate) mod attributes;
 pub(crate) mod element;
 pub(crate) mod json;
+pub(crate) mod ome;
 
 use std::fmt;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
+use crate::provider::adapters::arrays::spacing::{MAX_LENGTH, spaced_axis};
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::VALUE;
 
@@ -27,9 +28,10 @@ pub(super) struct Axes {
 /// Returns the axes of a dataset, named by the footer's `dim_names`, else by the option `dims` if
 /// it has one name per dimension, else `dim_0`, `dim_1`, ... Stored names that repeat are numbered.
 ///
-/// The coordinates of an axis are the footer labels bound to the axis, else the values of a
-/// coordinate dataset, else the indices from zero. Names and labels that do not fit the shape are
-/// ignored with a warning, since the cells are still readable.
+/// The coordinates of an axis are those that metadata gives as a scale and a translation, else the
+/// footer labels bound to the axis, else the values of a coordinate dataset, else the indices from
+/// zero. Names and labels that do not fit the shape are ignored with a warning, since the cells are
+/// still readable.
 ///
 /// Numeric labels give way to a coordinate dataset of times, since they are its undecoded numbers
 /// as text.
@@ -84,6 +86,21 @@ pub(super) fn axes(
             Some(name) => name.clone(),
             None => format!("dim_{number}"),
         };
+        let described = file.described_axes(dataset).get(number);
+        let described = described.filter(|_| options.decode_coords);
+        if let Some((axis, spacing)) = described.and_then(|axis| Some((axis, axis.spacing?))) {
+            if *extent <= MAX_LENGTH {
+                let spaced = spaced_axis(name, *extent, spacing);
+                axes.push(spaced.with_attributes(axis.attrs.clone()));
+                continue;
+            }
+            warn(
+                "extent",
+                format!("{extent} along dimension \"{name}\", which has a scale"),
+                format!("at most {MAX_LENGTH}"),
+                "the indices take the place of the coordinates",
+            );
+        }
         let found = if options.decode_coords {
             let given = options.dims.as_deref();
             coordinates::find(file.as_ref(), dataset, dimensions, number, given, shared)
@@ -147,7 +164,10 @@ pub(super) fn axes(
                     }
                 }
             }
-            None => Axis::counted(name, *extent),
+            None => {
+                let attributes = described.map(|axis| axis.attrs.clone());
+                Axis::counted(name, *extent).with_attributes(attributes.unwrap_or_default())
+            }
         });
     }
     warnings.append(&mut of_coordinates);

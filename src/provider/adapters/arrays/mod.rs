@@ -12,6 +12,7 @@ mod fetching;
 mod formats;
 mod names;
 mod reader;
+mod spacing;
 mod statistics;
 mod values;
 mod wide;

@@ -5,6 +5,7 @@ mod corpus;
 mod decoded;
 mod durations;
 mod hostile;
+mod images;
 mod links;
 mod mapped;
 mod mutations;

@@ -80,12 +80,36 @@ impl RemoteDirectory {
         self.place.join(key)
     }
 
+    /// Returns the directory that this one is in, and the name of this one in it; `None` at the root of a store,
+    /// and for directories that references describe.
+    pub(crate) fn parent(&self) -> Option<(Self, String)> {
+        if self.references.is_some() {
+            return None;
+        }
+        let (place, name) = self.place.parent()?;
+        Some((Self::new(place), name))
+    }
+
     /// Reads several documents of at most `most` bytes each at the same time; `None` for documents that
     /// do not exist. Documents are cached, so each is read once.
     ///
     /// # Errors
     /// Fails if the store refuses a request, or cannot be reached.
     pub fn documents(&self, keys: &[String], most: u64) -> Result<Vec<Option<Bytes>>> {
+        self.each_document(keys, most)?.into_iter().collect()
+    }
+
+    /// Reads several documents as [`Self::documents`] does, with an error for each document that cannot be
+    /// read. The keys must be distinct.
+    ///
+    /// # Errors
+    /// Fails if references cannot be read.
+    pub(crate) fn each_document(
+        &self,
+        keys: &[String],
+        most: u64,
+    ) -> Result<Vec<Result<Option<Bytes>>>> {
+        let mut failed = HashMap::new();
         let lock = || {
             self.documents
                 .lock()
@@ -115,11 +139,21 @@ impl RemoteDirectory {
             });
             let answers = answers.map_err(Error::io(self.path(), "read"))?;
             for (key, answer) in missing.into_iter().zip(answers) {
-                lock().insert(key, answer?);
+                match answer {
+                    Ok(document) => {
+                        lock().insert(key, document);
+                    }
+                    Err(error) => {
+                        failed.insert(key, error);
+                    }
+                }
             }
         }
         let known = lock();
-        let found = keys.iter().map(|key| known.get(key).cloned().flatten());
+        let found = keys.iter().map(|key| match failed.remove(key) {
+            Some(error) => Err(error),
+            None => Ok(known.get(key).cloned().flatten()),
+        });
         Ok(found.collect())
     }
 
@@ -137,10 +171,7 @@ impl RemoteDirectory {
     /// # Errors
     /// Fails if the store cannot list objects. Most HTTP servers cannot.
     pub fn directories(&self, key: &str) -> Result<Vec<String>> {
-        match &self.references {
-            Some(references) => Ok(references.directories(key)),
-            None => Ok(self.entries(key)?.directories),
-        }
+        Ok(self.entries(key)?.directories)
     }
 
     /// Returns the names of the directories and objects directly inside the directory with this key.
@@ -148,6 +179,9 @@ impl RemoteDirectory {
     /// # Errors
     /// Returns the errors of [`Self::directories`].
     pub(crate) fn entries(&self, key: &str) -> Result<Entries> {
+        if let Some(references) = &self.references {
+            return Ok(references.entries(key));
+        }
         let place = self.place.join(key);
         let listed = {
             let place = place.clone();

@@ -19,10 +19,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::io::remote::directory::references::{References, directories};
+use crate::format::io::remote::directory::references::{References, entries};
 use crate::format::io::remote::directory::{Found, RemoteDirectory};
 use crate::format::io::remote::part::Part;
-use crate::format::io::remote::store::RemotePlace;
+use crate::format::io::remote::store::{Entries, RemotePlace};
 
 /// The name of the document with the metadata of all arrays.
 pub(crate) const METADATA: &str = ".zmetadata";
@@ -257,8 +257,8 @@ impl References for ReferencePartitions {
         })
     }
 
-    fn directories(&self, directory: &str) -> Vec<String> {
-        directories(self.documents.keys(), directory)
+    fn entries(&self, directory: &str) -> Entries {
+        entries(self.documents.keys(), directory)
     }
 }
 
@@ -375,7 +375,7 @@ mod tests {
         ] {
             assert_eq!(found(key), expected, "{key}");
         }
-        assert_eq!(refs.directories(""), ["a", "b", "broken", "g"]);
+        assert_eq!(refs.entries("").directories, ["a", "b", "broken", "g"]);
         let error = refs.find("b/0").unwrap_err().to_string();
         assert!(
             error.contains("b/refs.0.parq") && error.contains("no size"),

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::remote::directory::Found;
 use crate::format::io::remote::part::Part;
-use crate::format::io::remote::store::RemotePlace;
+use crate::format::io::remote::store::{Entries, RemotePlace};
 
 /// The prefix of binary content.
 const BASE64: &str = "base64:";
@@ -34,8 +34,9 @@ pub(crate) trait References: Debug + Send + Sync {
     /// Fails if the references cannot be read.
     fn find(&self, key: &str) -> Result<Found>;
 
-    /// Returns the names of the directories right below a directory.
-    fn directories(&self, directory: &str) -> Vec<String>;
+    /// Returns the names of the directories and objects right below a directory. Objects that are found only
+    /// by their keys, such as chunks, may be left out.
+    fn entries(&self, directory: &str) -> Entries;
 }
 
 /// The references of a JSON document: the objects of a hierarchy, by their keys.
@@ -154,21 +155,33 @@ impl References for ReferenceDocument {
         })
     }
 
-    fn directories(&self, directory: &str) -> Vec<String> {
-        directories(self.objects.keys(), directory)
+    fn entries(&self, directory: &str) -> Entries {
+        entries(self.objects.keys(), directory)
     }
 }
 
-/// Returns the names of the directories right below a directory, in which objects have these keys.
-pub fn directories<'a>(keys: impl Iterator<Item = &'a String>, directory: &str) -> Vec<String> {
+/// Returns the names of the directories and objects right below a directory. The objects of the whole store
+/// have these keys.
+pub fn entries<'a>(keys: impl Iterator<Item = &'a String>, directory: &str) -> Entries {
     let prefix = match directory {
         "" => String::new(),
         directory => format!("{directory}/"),
     };
     let below = keys.filter_map(|key| key.strip_prefix(&prefix));
-    let names = below.filter_map(|rest| rest.split_once('/'));
-    let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
-    names.into_iter().map(str::to_string).collect()
+    let mut directories = BTreeSet::new();
+    let mut objects = Vec::new();
+    for rest in below {
+        match rest.split_once('/') {
+            Some((name, _)) => {
+                directories.insert(name);
+            }
+            None => objects.push(rest.to_string()),
+        }
+    }
+    Entries {
+        directories: directories.into_iter().map(str::to_string).collect(),
+        objects,
+    }
 }
 
 /// Replaces `{{name}}` by the templates of this name.
@@ -257,8 +270,11 @@ mod tests {
             Found::At(_, Part::Whole)
         ));
         assert!(matches!(refs.find("none").unwrap(), Found::Absent));
-        assert_eq!(refs.directories(""), ["a", "g"]);
-        assert_eq!(refs.directories("g"), ["b"]);
+        let mut root = refs.entries("");
+        root.objects.sort();
+        assert_eq!(root.directories, ["a", "g"]);
+        assert_eq!(root.objects, [".zattrs", ".zgroup"]);
+        assert_eq!(refs.entries("g").directories, ["b"]);
     }
 
     #[test]
