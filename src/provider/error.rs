@@ -5,6 +5,18 @@ use datafusion::error::DataFusionError;
 use crate::error::Error;
 use crate::provider::subqueries;
 
+/// A text to look for in an error message, and the advice to append.
+const ADVICE: [(&str, &str); 2] = [
+    (
+        "Cannot coerce arithmetic expression Duration(",
+        "; write date_part('epoch', duration) for its seconds as a number",
+    ),
+    (
+        ": error parsing date",
+        "; of the fields of dates of other calendars, such as 30 February, use year(time), quarter(time), month(time) and day(time)",
+    ),
+];
+
 impl From<Error> for DataFusionError {
     fn from(error: Error) -> Self {
         DataFusionError::External(Box::new(error))
@@ -50,8 +62,12 @@ pub fn describe(error: &DataFusionError) -> String {
         return format!("no function matches {}{advice}", call.trim_end_matches('.'));
     }
     // Backtraces are present only if DataFusion was built with them.
-    match text.split_once(DataFusionError::BACK_TRACE_SEP) {
+    let text = match text.split_once(DataFusionError::BACK_TRACE_SEP) {
         Some((text, _)) => text.to_owned(),
+        None => text,
+    };
+    match ADVICE.iter().find(|(part, _)| text.contains(part)) {
+        Some((_, advice)) => text + advice,
         None => text,
     }
 }
@@ -93,6 +109,9 @@ mod tests {
                 .to_owned(),
         );
         assert!(describe(&error).starts_with("EXISTS or IN with a subquery cannot"));
+        let message = "Cannot coerce arithmetic expression Duration(s) / Int64 to valid types";
+        let error = DataFusionError::Plan(message.to_owned());
+        assert_eq!(describe(&error), format!("{message}{}", ADVICE[0].1));
         let error = ParserError::ParserError("Expected: an expression".to_owned());
         let error = DataFusionError::SQL(Box::new(error), None);
         assert_eq!(describe(&error), "syntax error: Expected: an expression");

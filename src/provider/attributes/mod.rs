@@ -25,7 +25,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
@@ -35,6 +35,7 @@ pub(super) use crate::provider::attributes::rule::ResultAttributes;
 use crate::provider::catalog::table::ArrayTable;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet;
+use crate::provider::source::DIMENSION;
 
 /// The prefix of metadata that belongs to a column's type. Plans need it, so it is no attribute.
 const OF_TYPE: &str = "ARROW:extension:";
@@ -82,6 +83,12 @@ pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
         fields.collect::<Vec<_>>(),
         schema.metadata().clone(),
     ))
+}
+
+/// Returns `true` if an expression over the columns of a plan is a dimension of an array.
+pub(super) fn is_dimension(plan: &LogicalPlan, expression: &Expr) -> bool {
+    let attributes = lineage::Input::of(plan, 0).expression(expression);
+    attributes.inner().contains_key(DIMENSION)
 }
 
 /// Returns the plan after type coercion if it contains a union, and `None` otherwise.

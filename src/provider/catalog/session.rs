@@ -9,8 +9,6 @@ use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
-#[cfg(feature = "sql")]
-use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::error::Error;
@@ -179,6 +177,12 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         .with_physical_optimizer_rules(rules);
     order::add_analyzer_rules(builder.analyzer().get_or_insert_default());
     order::add_optimizer_rules(builder.optimizer().get_or_insert_default());
+    // First, because the first planner of an expression takes it.
+    #[cfg(feature = "sql")]
+    {
+        let planners = builder.expr_planners().get_or_insert_default();
+        planners.insert(0, Arc::new(Operators));
+    }
     let ctx: SessionContext = builder.build().into();
     #[cfg(feature = "remote")]
     RemoteStores::install(&ctx);
@@ -229,12 +233,6 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let concatenation = concatenation(&memory);
     ctx.register_udf(concatenation.clone());
     ctx.add_analyzer_rule(Arc::new(BoundedFunctions::new(concatenation, memory)));
-    #[cfg(feature = "sql")]
-    {
-        // Sessions of DataFusion always accept planners.
-        let planner = Arc::new(Operators);
-        let _ = ctx.state_ref().write().register_expr_planner(planner);
-    }
     introspection::register(&ctx);
     #[cfg(feature = "tatami")]
     tatami::register(&ctx);

@@ -43,6 +43,7 @@ use crate::provider::adapters::tatami::search::EncodedSearch;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
+use crate::provider::functions::comparisons::similar_to::SimilarPattern;
 use crate::provider::functions::nearest::NearestCoordinate;
 use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::functions::times::interval_length::IntervalLength;
@@ -55,6 +56,7 @@ use crate::provider::rules::batch_slices::{Slicing, batch_slices};
 use crate::provider::rules::grouping_sets::groups_of_sets;
 use crate::provider::rules::logic::NullWithoutMatch;
 use crate::provider::rules::nested_loops::build_side;
+use crate::provider::rules::windows::kept_rows::kept_rows;
 use crate::provider::scan::encoded::EncodedScan;
 use crate::provider::window;
 
@@ -220,6 +222,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 Ok(build_side(Arc::clone(input), restarts))
             }
             (Operator::GroupsOfSets, [input]) => Ok(groups_of_sets(Arc::clone(input))),
+            (Operator::KeptRows { result_width }, [input]) => {
+                Ok(kept_rows(Arc::clone(input), result_width))
+            }
             (Operator::BatchSlices(slicing), [input]) => {
                 Ok(batch_slices(Arc::clone(input), slicing))
             }
@@ -252,6 +257,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
         }
         if name == NullWithoutMatch::NAME {
             return Ok(Arc::new(NullWithoutMatch::new().into()));
+        }
+        if name == SimilarPattern::NAME {
+            return Ok(Arc::new(SimilarPattern::new().into()));
         }
         if let Some(length) = IntervalLength::of_name(name) {
             return Ok(Arc::new(length.into()));
@@ -298,6 +306,9 @@ pub(in crate::provider) enum Operator {
     },
     BatchSlices(Slicing),
     GroupsOfSets,
+    KeptRows {
+        result_width: usize,
+    },
     LookupJoin(EncodedJoin),
     Window {
         columns: Vec<usize>,

@@ -24,12 +24,13 @@ use crate::provider::source::recipe::Recipe;
 const KEY_FILE: &str = "key_file";
 /// The operators that a plan from another process may have, besides scans of arrays and tables in memory.
 /// None of them reads or writes files.
-const OPERATORS: [&str; 21] = [
+const OPERATORS: [&str; 22] = [
     "AggregateExec",
     "ArrayAggregateExec",
     "ArrayJoinAggregateExec",
     "ArrayLookupJoinExec",
     "ArrayWindowExec",
+    "BatchSlicesExec",
     "BoundedWindowAggExec",
     "CoalescePartitionsExec",
     "CooperativeExec",
@@ -37,7 +38,7 @@ const OPERATORS: [&str; 21] = [
     "FilterExec",
     "GroupingSetsExec",
     "HashJoinExec",
-    "ListSlicesExec",
+    "KeptRowsExec",
     "LocalLimitExec",
     "NestedLoopJoinExec",
     "ProjectionExec",

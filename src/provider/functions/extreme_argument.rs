@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::utils::normalize_float_zero;
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
@@ -144,6 +145,8 @@ impl ExtremeArgumentAccumulator {
         if self.found.len() < count {
             self.found.resize_with(count, || None);
         }
+        // Rows are compared by bytes, and those of -0.0 and 0.0 differ.
+        let values = &normalize_float_zero(values);
         let rows = self.values.convert_columns(std::slice::from_ref(values))?;
         // Few rows improve on the best row so far, so convert the arguments only if needed.
         let mut of_arguments = None;

@@ -12,8 +12,8 @@
 //!
 //! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less
 //! memory: [`mod@median`]. `min` and `max` are DataFusion's,
-//! except for groups with infinities or NaN: [`extremes`]. So is `corr`, except for groups with a large mean:
-//! [`correlation`].
+//! except for groups with infinities or NaN: [`extremes`]. So is `corr`, except for groups with a large mean, and so are
+//! `covar_pop`, `covar_samp` and `regr_slope` and its like, which are faster for many groups: [`correlation`].
 //!
 //! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
 //! `histogram`.
@@ -23,10 +23,14 @@
 //! | `nearest(dimension, target)` | `true` at the nearest coordinate: [`mod@nearest`] |
 //! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in km: [`mod@haversine`] |
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`times::date_fields`] |
+//!
+//! `date_part` is DataFusion's, except for durations: [`times::duration_parts`]. So is `nullif`, except for -0.0:
+//! [`comparisons::null_if`].
 
 pub mod approx_distinct;
 pub mod bounded;
 pub(crate) mod collected;
+pub mod comparisons;
 pub mod correlation;
 pub mod extreme_argument;
 pub mod extremes;
@@ -47,7 +51,8 @@ pub mod times;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::provider::functions::approx_distinct::ApproxDistinct;
-use crate::provider::functions::correlation::Correlation;
+use crate::provider::functions::comparisons::null_if::NullIf;
+use crate::provider::functions::correlation::PairFunction;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::Extreme;
 use crate::provider::functions::fast_power::FastPower;
@@ -59,12 +64,13 @@ use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
 use crate::provider::functions::quantile::Quantile;
 use crate::provider::functions::string_agg::StringAgg;
+use crate::provider::functions::times::duration_parts::DatePart;
 use crate::provider::functions::times::wide_times::WideTimes;
 
 /// Returns the aggregate functions for a session, whose memory pool is `memory`.
 /// [`enable_arrays`](crate::enable_arrays) registers them.
 pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
-    vec![
+    let mut all = vec![
         ExtremeArgument::arg_min().into(),
         ExtremeArgument::arg_max().into(),
         PowerSum::new(Power::Product).into(),
@@ -73,12 +79,13 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
         Histogram::new(memory.clone()).into(),
         Extreme::min().into(),
         Extreme::max().into(),
-        Correlation::default().into(),
         Quantile::default().into(),
         Median::default().into(),
         StringAgg::new(memory.clone()).into(),
         ApproxDistinct::default().into(),
-    ]
+    ];
+    all.extend(PairFunction::all().map(AggregateUDF::from));
+    all
 }
 
 /// Returns the scalar functions for a session. [`enable_arrays`](crate::enable_arrays) registers them.
@@ -91,11 +98,13 @@ pub fn scalars() -> Vec<ScalarUDF> {
 }
 
 /// Returns the functions that replace DataFusion's of the same name: `date_trunc` and `date_bin` for
-/// times outside the range of nanoseconds, and a faster `power`.
-pub fn replacements() -> [ScalarUDF; 3] {
+/// times outside the range of nanoseconds, `date_part` of durations, `nullif` of -0.0, and a faster `power`.
+pub fn replacements() -> [ScalarUDF; 5] {
     [
         WideTimes::date_trunc().into(),
         WideTimes::date_bin().into(),
+        DatePart::new().into(),
+        NullIf::new().into(),
         FastPower::new().into(),
     ]
 }

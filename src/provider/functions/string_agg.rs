@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
 };
@@ -83,6 +84,19 @@ impl AggregateUDFImpl for StringAgg {
             Some(delimiter) => Ok(Box::new(self.texts(delimiter))),
             None => self.inner.create_groups_accumulator(arguments),
         }
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        // DataFusion's function demands a sorted input, so that all aggregates of a query have to have the same ORDER BY. Its
+        // accumulator, that of `array_agg`, sorts the values in any case.
+        AggregateOrderSensitivity::SoftRequirement
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {

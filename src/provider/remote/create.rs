@@ -20,6 +20,7 @@ use url::{Position, Url};
 use crate::format::io::remote::credentials;
 use crate::provider::remote::aws;
 use crate::provider::remote::checked::CheckedStore;
+use crate::provider::remote::connector::Connector;
 
 /// The time after which a request fails. Chunks may be large, and connections slow.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -102,8 +103,14 @@ pub(super) fn http_store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let store = HttpBuilder::new()
         .with_url(base)
         .with_client_options(client)
+        .with_http_connector(Connector)
         .with_retry(retries());
     Ok(Arc::new(store.build()?))
+}
+
+/// Creates the store of a single HTTP URL, whose answers have the announced length.
+pub(super) fn checked_store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
+    Ok(Arc::new(CheckedStore(http_store(url)?)))
 }
 
 /// Returns the header of HTTP's basic authentication. `user` and `password` are parts of a URL.

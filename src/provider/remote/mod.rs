@@ -17,11 +17,13 @@
 
 mod aws;
 mod checked;
+mod connector;
 mod create;
 mod lazy;
 mod location;
 mod options;
 mod rows;
+mod signed;
 mod stores;
 mod target_check;
 

@@ -21,7 +21,7 @@ use url::{Position, Url};
 
 use crate::error::Error;
 use crate::format::io::remote::{is_url, redacted, refused, without_secrets};
-use crate::provider::remote::stores::no_store;
+use crate::provider::remote::stores::{RemoteStores, has_signature, no_store};
 
 /// Opens the table of a URL in place of a table: `FROM 's3://bucket/rows*.csv'`. The extension of the
 /// first file decides the format.
@@ -29,7 +29,7 @@ use crate::provider::remote::stores::no_store;
 /// # Errors
 /// Returns an error if there is no such file, if it cannot be read, or if it is not a file of rows.
 pub(crate) async fn open_rows(text: &str, state: &SessionState) -> Result<Arc<dyn TableProvider>> {
-    let url = RowUrl::parse(text)?;
+    let url = RowUrl::parse(&unsigned(text, state)?)?;
     let first = url.first_file(state).await?;
     let options = url.options(&first, state)?;
     let table = url.table(options, state).await;
@@ -52,6 +52,11 @@ pub(crate) async fn create_rows(
     let Some(format) = format else {
         return factory.create(state, command).await;
     };
+    let mut command = command.clone();
+    for location in &mut command.locations {
+        *location = unsigned(location, state)?;
+    }
+    let command = &command;
     let locations = command.locations.iter().filter(|text| is_url(text));
     let urls: Vec<_> = locations
         .map(|text| RowUrl::parse(text))
@@ -73,6 +78,19 @@ pub(crate) async fn create_rows(
         [url] => url.explained(error),
         _ => error,
     })
+}
+
+/// Returns the URL of a file without its signature, which the session keeps and sends with each request. Other locations
+/// stay as they are.
+fn unsigned(text: &str, state: &dyn Session) -> Result<String> {
+    let stores = RemoteStores::of(state.config());
+    let is_signed = |url: Url| has_signature(&url) && !url.path().contains(['*', '[']);
+    let shown = match is_url(text) && Url::parse(text).is_ok_and(is_signed) {
+        true => stores.admit(text)?,
+        false => text.to_string(),
+    };
+    stores.admit_file(&shown)?;
+    Ok(shown)
 }
 
 /// The URL of a file of rows, of a directory, or of the files that match a pattern.

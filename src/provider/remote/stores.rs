@@ -18,8 +18,9 @@ use crate::format::io::remote::{
 };
 use crate::format::remote_location_advice;
 use crate::provider::catalog::settings::config::ArraySettings;
-use crate::provider::remote::create::{http_store, is_known};
+use crate::provider::remote::create::{checked_store, http_store, is_known};
 use crate::provider::remote::options::StoreOptions;
+use crate::provider::remote::signed::SignedFiles;
 
 /// The maximum number of `COPY` statements whose options are kept until they run.
 #[cfg(feature = "sql")]
@@ -45,6 +46,8 @@ struct State {
     stores: HashMap<String, RemoteStore>,
     /// Complete URLs, by their text without secrets.
     secrets: HashMap<String, Url>,
+    /// The stores by which DataFusion reads files with secrets, by their scheme and host.
+    signed: HashMap<String, Arc<SignedFiles>>,
     /// The options of `COPY` statements that are being planned, by location.
     options: HashMap<String, StoreOptions>,
 }
@@ -104,7 +107,15 @@ impl RemoteStores {
             return Ok(text.to_string());
         }
         let shown = redacted(&url);
-        self.state().secrets.insert(shown.clone(), url);
+        let known = self.state().secrets.insert(shown.clone(), url.clone());
+        if let Some(known) = known.filter(|known| !is_same_file(known, &url)) {
+            self.state().secrets.insert(shown.clone(), known);
+            return Err(Error::invalid(
+                Path::new(&shown),
+                "this session has already opened this URL with other parameters after the `?`, and knows files by their \
+                 URLs without parameters; open the file in another session",
+            ));
+        }
         Ok(shown)
     }
 
@@ -165,6 +176,41 @@ impl RemoteStores {
         Ok(RemotePlace::new(store, ObjectPath::default(), shown))
     }
 
+    /// Lets DataFusion read the file of a URL without secrets with those that the session knows.
+    ///
+    /// # Errors
+    /// Returns an error if the session has no store for the URL.
+    pub(crate) fn admit_file(&self, shown: &str) -> Result<(), Error> {
+        let secret = self.state().secrets.get(shown).cloned();
+        let is_file = |url: &Url| url.scheme().starts_with("http") && !url.path().ends_with('/');
+        let Some(secret) = secret.filter(is_file) else {
+            return Ok(());
+        };
+        let invalid = |text: &str| Error::invalid(Path::new(shown), without_secrets(text));
+        let location = ObjectPath::from_url_path(secret.path());
+        let location = location.map_err(|error| invalid(&error.to_string()))?;
+        let file = checked_store(&secret).map_err(|error| invalid(&error.to_string()))?;
+        let url = parse(shown)?;
+        let host = self.registry.get_store(&url);
+        let host = host.map_err(|error| no_store(&url, shown, &error))?;
+        let mut state = self.state();
+        let key = url[..Position::BeforePath].to_string();
+        let known = state.signed.get(&key).map(Arc::clone);
+        let known = known.filter(|known| {
+            let known: Arc<dyn ObjectStore> = Arc::<SignedFiles>::clone(known);
+            Arc::ptr_eq(&known, &host)
+        });
+        let signed = known.unwrap_or_else(|| {
+            let signed = Arc::new(SignedFiles::over(host));
+            self.registry
+                .register_store(&url, Arc::<SignedFiles>::clone(&signed));
+            state.signed.insert(key, Arc::clone(&signed));
+            signed
+        });
+        signed.add(location, file);
+        Ok(())
+    }
+
     /// Returns the store with its limit of requests. A store that was registered anew replaces the
     /// earlier one.
     fn limited(&self, key: String, store: Arc<dyn ObjectStore>) -> RemoteStore {
@@ -179,9 +225,51 @@ impl RemoteStores {
     }
 }
 
+/// The parameters of signatures, in lower case. Those of AWS and Google begin with `x-amz-` and `x-goog-`.
+const OF_SIGNATURES: [&str; 24] = [
+    "access_token",
+    "awsaccesskeyid",
+    "expires",
+    "googleaccessid",
+    "key-pair-id",
+    "policy",
+    "se",
+    "ses",
+    "sig",
+    "signature",
+    "sip",
+    "ske",
+    "skoid",
+    "sks",
+    "skt",
+    "sktid",
+    "skv",
+    "sp",
+    "spr",
+    "sr",
+    "st",
+    "sv",
+    "token",
+    "sdd",
+];
+
+/// Returns `true` if two URLs differ in nothing but their signatures. Those of one file are renewed when they expire.
+fn is_same_file(one: &Url, other: &Url) -> bool {
+    let unsigned = |url: &Url| -> Vec<(String, String)> {
+        let pairs = url.query_pairs().into_owned();
+        let is_signature = |name: &str| {
+            let name = name.to_lowercase();
+            let has = |prefix| name.starts_with(prefix);
+            has("x-amz-") || has("x-goog-") || OF_SIGNATURES.contains(&name.as_str())
+        };
+        pairs.filter(|(name, _)| !is_signature(name)).collect()
+    };
+    unsigned(one) == unsigned(other)
+}
+
 /// Returns `true` if a URL has a query, such as the signature of a URL that gives access for some
 /// time.
-fn has_signature(url: &Url) -> bool {
+pub(super) fn has_signature(url: &Url) -> bool {
     url.query().is_some_and(|query| !query.is_empty())
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{JoinSide, JoinType, Result, assert_eq_or_internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::PhysicalExpr;
@@ -29,6 +30,8 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::join::negative_zeros::has_negative_zero;
+use crate::provider::join::side::Side;
 use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::ArrayScan;
 
@@ -124,7 +127,12 @@ fn push_down(
         .collect();
     let exprs = offered.iter().map(|number| Arc::clone(&filters[*number]));
     let description = node.gather_filters_for_pushdown(phase, exprs.collect(), config)?;
-    let (passed, own) = (description.parent_filters(), description.self_filters());
+    let (passed, mut own) = (description.parent_filters(), description.self_filters());
+    if let Some(join) = node.downcast_ref::<HashJoinExec>()
+        && may_lose_negative_zeros(join)?
+    {
+        own = vec![Vec::new(); own.len()];
+    }
     let children = node.children();
     assert_eq_or_internal_err!(passed.len(), children.len(), "filters per child");
     assert_eq_or_internal_err!(own.len(), children.len(), "own filters per child");
@@ -326,6 +334,46 @@ impl InputColumns {
             }
         }
     }
+}
+
+/// Returns `true` if a key of the probe side may be -0.0 where that matters. It matches 0.0, but the dynamic filter of
+/// DataFusion 55's join compares it in the total order, in which it is less than 0.0. Scans of arrays compare cells as
+/// numbers, and coordinates in the total order.
+fn may_lose_negative_zeros(join: &HashJoinExec) -> Result<bool> {
+    let schema = join.right().schema();
+    let mut keys = Vec::new();
+    for (_, key) in join.on() {
+        if key.data_type(&schema)?.is_floating() {
+            keys.push(key);
+        }
+    }
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    let filters = join
+        .right()
+        .exists(|node| Ok(node.is::<FilterExec>() || node.is::<SortExec>()))?;
+    let Some(side) = Side::of_files(join.right())?.filter(|_| !filters) else {
+        return Ok(true);
+    };
+    for key in keys {
+        let key = replace_columns(key, &|number| side.below.columns.get(number).cloned())?;
+        let dimensions = side.part.grid.axes().len();
+        let mut columns = collect_columns(&key).into_iter();
+        if columns.any(|column| column.index() >= dimensions) {
+            continue;
+        }
+        let Some(axis) = key.downcast_ref::<Column>().map(Column::index) else {
+            return Ok(true);
+        };
+        for part in side.grids() {
+            let axis = &part.grid.axes()[axis];
+            if has_negative_zero(&axis.coordinates()?.slice(0..axis.length())) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns `true` if each input has the same columns as the node.

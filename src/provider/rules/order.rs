@@ -5,11 +5,14 @@
 //!              ResolveNearest                                           as written, types unknown
 //!              DataFusion's rules
 //!              OuterUnions, EqualZeros, NullAwareInSubqueries,
-//!              CombinedInLists, EqualZeros, BoundedFunctions            types are coerced
+//!              CombinedInLists, EqualZeros, ZeroPartitions,
+//!              WrittenTypes, BoundedFunctions                           types are coerced
 //!
 //! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              BalancedConjunctions    after push_down_filter
+//!              IndependentLaterals     before decorrelate_lateral_join
+//!              SimplifiedSortKeys, AgreedNullability                    after all others
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
@@ -18,6 +21,7 @@
 //!              ...
 //!              GroupingSets            before properties of groups are used
 //!              ZipJoins                before repartitioning hides scans below joins
+//!              PartitionTotals         makes lookup joins of windows
 //!              LookupJoins             joins that are not zipped
 //!              AxisWindows             before their inputs are sorted and repartitioned
 //!              ArrayAggregates         over scans and over zipped joins
@@ -25,7 +29,7 @@
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
 //!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches,
-//!              NullOrderKeys           on the finished plan
+//!              NullOrderKeys, ReserveKeptRows                          on the finished plan
 //!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
 
@@ -49,22 +53,30 @@ use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::logic::{
-    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries, OuterUnions,
+    ChangedRows, CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+    OuterUnions, WrittenTypes, ZeroPartitions,
 };
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
-use crate::provider::rules::null_order_keys::NULL_ORDER_KEYS;
-use crate::provider::rules::optimizer::{BalancedConjunctions, KeptKeys, NullSafeKeys};
+use crate::provider::rules::optimizer::{
+    AgreedNullability, BalancedConjunctions, IndependentLaterals, KeptKeys, NullSafeKeys,
+    SimplifiedSortKeys,
+};
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
 use crate::provider::rules::sorted_scans::SORTED_SCANS;
+use crate::provider::rules::windows::kept_rows::RESERVE_KEPT_ROWS;
+use crate::provider::rules::windows::null_order_keys::NULL_ORDER_KEYS;
 use crate::provider::window::AxisWindows;
+use crate::provider::window::plan::totals::PartitionTotals;
 
 /// DataFusion's rule that repartitions and sorts.
 const REQUIREMENTS: &str = "EnsureRequirements";
 /// DataFusion's rule that moves filters towards the tables.
 const PUSH_DOWN_FILTER: &str = "push_down_filter";
+/// DataFusion's rule that turns LATERAL subqueries into joins.
+const DECORRELATE_LATERAL: &str = "decorrelate_lateral_join";
 /// DataFusion's rule that chooses the sides of joins.
 const JOIN_SELECTION: &str = "join_selection";
 
@@ -90,6 +102,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
         (Before(REQUIREMENTS), Arc::new(GROUPING_SETS)),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
+        (Before(REQUIREMENTS), Arc::new(PartitionTotals)),
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
@@ -100,6 +113,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),
         (Last, Arc::new(NULL_ORDER_KEYS)),
+        (Last, Arc::new(RESERVE_KEPT_ROWS)),
         #[cfg(feature = "cluster")]
         (Last, Arc::new(DistributedScans::new())),
     ];
@@ -123,7 +137,8 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
 }
 
 /// Adds the optimizer rules that a session does not have yet. [`BalancedConjunctions`] follows the rule
-/// that makes long chains of AND.
+/// that makes long chains of AND, and [`IndependentLaterals`] precedes the one that needs subqueries with references. The
+/// last rules see the expressions that will be executed.
 pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     let rules = &mut optimizer.rules;
     let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [
@@ -143,6 +158,19 @@ pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
         && index_of(BalancedConjunctions.name()).is_none()
     {
         rules.insert(index + 1, Arc::new(BalancedConjunctions));
+    }
+    let last: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
+        [Arc::new(SimplifiedSortKeys), Arc::new(AgreedNullability)];
+    for rule in last {
+        if !rules.iter().any(|other| other.name() == rule.name()) {
+            rules.push(rule);
+        }
+    }
+    let index_of = |name: &str| rules.iter().position(|rule| rule.name() == name);
+    if let Some(index) = index_of(DECORRELATE_LATERAL)
+        && index_of(IndependentLaterals.name()).is_none()
+    {
+        rules.insert(index, Arc::new(IndependentLaterals));
     }
 }
 
@@ -166,6 +194,9 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(CombinedInLists));
         // Also in the lists that the last rule has made.
         rules.push(Arc::new(EqualZeros));
+        rules.push(Arc::new(ZeroPartitions));
+        rules.push(Arc::new(WrittenTypes));
+        rules.push(Arc::new(ChangedRows));
     }
 }
 
@@ -212,6 +243,6 @@ mod tests {
         let count = optimizer.rules.len();
         add_optimizer_rules(&mut optimizer);
         add_optimizer_rules(&mut optimizer);
-        assert_eq!(optimizer.rules.len(), count + 1);
+        assert_eq!(optimizer.rules.len(), count + 4);
     }
 }

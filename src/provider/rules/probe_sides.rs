@@ -10,13 +10,20 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
 };
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
+use crate::provider::aggregate::plan::aggregation::Stage;
+use crate::provider::aggregate::rule::first_stage;
+use crate::provider::join::lookup::keys::ProbeKeys;
+use crate::provider::join::side::Side;
+use crate::provider::plans::below::{InlinedInput, replace_columns};
 use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::ArrayScan;
+use crate::provider::source::GridSelection;
 
 /// Lower bound of a file's bytes per row, for files without a row count.
 const BYTES_PER_ROW: u64 = 4;
@@ -29,6 +36,10 @@ const BYTES_PER_ROW: u64 = 4;
 /// rule collects the other side, unless its files are large enough to hold more rows. The join keys
 /// of the collected side then reach the scan of the array as a dynamic filter, and the array is not
 /// repartitioned.
+///
+/// DataFusion estimates that an aggregation by expressions, such as `month(time)`, has as many groups as its input has rows.
+/// If an aggregation over an array groups by dimensions, the rule computes the number of groups, and collects the aggregation if
+/// there are fewer groups than selected cells on the other side.
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule after DataFusion's `join_selection`. The setting
 /// `datafusion.optimizer.join_reordering` switches both off.
@@ -68,7 +79,7 @@ impl PhysicalOptimizerRule for ArrayProbeSides {
 }
 
 /// Returns the join with the array as its probe side; `None` if the join stays as it is. Arrays of
-/// at most `small_table_suffix` rows may be collected.
+/// at most `few` rows may be collected.
 fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let is_array = |array: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>| {
         is_larger_array(array, other, few)
@@ -78,8 +89,13 @@ fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn Exe
         if join.null_aware {
             return Ok(None);
         }
-        if join.join_type().supports_swap() && is_array(join.left(), join.right())? {
-            return join.swap_inputs(PartitionMode::CollectLeft).map(Some);
+        if join.join_type().supports_swap() {
+            if is_array(join.left(), join.right())? {
+                return join.swap_inputs(PartitionMode::CollectLeft).map(Some);
+            }
+            if has_fewer_groups(join.right(), join.left(), few)? {
+                return join.swap_inputs(PartitionMode::Partitioned).map(Some);
+            }
         }
         if *join.partition_mode() != PartitionMode::CollectLeft
             && is_array(join.right(), join.left())?
@@ -106,7 +122,7 @@ fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn Exe
     Ok(None)
 }
 
-/// Returns `true` if one side of a join is an array of more than `small_table_suffix` rows, and the other side is
+/// Returns `true` if one side of a join is an array of more than `few` rows, and the other side is
 /// of unknown size but probably smaller.
 fn is_larger_array(
     array: &Arc<dyn ExecutionPlan>,
@@ -124,6 +140,46 @@ fn is_larger_array(
         Ok(source.is_some_and(|source| source.data_source().is::<ArrayScan>()))
     })?;
     Ok(has_array && rows_of_leaves(other)? < rows)
+}
+
+/// Returns `true` if a plan is an aggregation over an array with fewer groups than another array, of more than
+/// `few` cells, has rows.
+fn has_fewer_groups(
+    plan: &Arc<dyn ExecutionPlan>,
+    array: &Arc<dyn ExecutionPlan>,
+    few: u64,
+) -> Result<bool> {
+    let Some(groups) = groups(plan)? else {
+        return Ok(false);
+    };
+    let rows = match Side::of_files(array)? {
+        Some(side) => GridSelection::cells(&side.grids()),
+        None => None,
+    };
+    Ok(rows.is_some_and(|rows| rows > few && groups < rows))
+}
+
+/// Returns the number of groups of an aggregation over an array, perhaps below filters and projections, whose groups are
+/// expressions over dimensions; `None` for other plans.
+fn groups(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<u64>> {
+    let Some(above) = InlinedInput::of(plan)? else {
+        return Ok(None);
+    };
+    let last = above.node.downcast_ref::<AggregateExec>();
+    let Some(first) = last.and_then(|last| first_stage(last, Stage::Whole)) else {
+        return Ok(None);
+    };
+    let groups = first.group_expr();
+    let Some(side) = Side::of_files(first.input())?.filter(|_| groups.is_single()) else {
+        return Ok(None);
+    };
+    let columns = &side.below.columns;
+    let groups = groups.input_exprs();
+    let groups = groups
+        .iter()
+        .map(|group| replace_columns(group, &|number| columns.get(number).cloned()));
+    let keys = ProbeKeys::of_cells(&groups.collect::<Result<Vec<_>>>()?, &side.grids())?;
+    Ok(keys.map(|keys| keys.count as u64))
 }
 
 /// Returns the number of rows of a plan, which may be an estimate.

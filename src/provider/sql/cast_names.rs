@@ -4,17 +4,10 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::common::DataFusionError;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitorMut};
 
 use crate::provider::sql::walk::walk_statement_mut;
-
-/// Returns `true` if two selected expressions have the same name.
-pub(super) fn has_duplicate_names(error: &DataFusionError) -> bool {
-    let message = error.to_string();
-    message.contains("Projections require unique expression names")
-}
 
 /// Names each selected cast that has no alias after its text, such as `lat::INT`.
 pub(super) fn name_casts(statement: &mut Statement) {

@@ -6,21 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::datatypes::FieldRef;
 use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::common::{ParamValues, Result, exec_err, not_impl_err};
+use datafusion::execution::SessionState;
 use datafusion::execution::context::SessionContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    DdlStatement, Execute, Expr, LogicalPlan, LogicalPlanBuilder, Prepare, Statement,
+    DdlStatement, Execute, Expr, LogicalPlan, LogicalPlanBuilder, PlanType, Prepare, Statement,
+    ToStringifiedPlan,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::{DataFrame, SessionConfig};
 
 use crate::provider::rules::order::analyze_as_written;
+use crate::provider::sql::memory_tables::create_memory_table;
+
+/// The name in `DEALLOCATE ALL`.
+const ALL: &str = "all";
 
 /// Runs a statement as [`SessionContext::execute_logical_plan`] does, with these differences in sessions of
 /// [`enable_arrays`](crate::enable_arrays):
 ///
 /// - `PREPARE` keeps the plan as it was written. DataFusion 55 optimizes it before types are coerced, so that `EXECUTE`
 ///   may give wrong answers.
+/// - `DEALLOCATE ALL` removes all prepared statements of the session.
+/// - `CREATE TABLE` reserves the memory of the rows, and fails if they do not fit in the memory limit.
 /// - `CREATE VIEW` applies the session's rules for plans as written. DataFusion 55 coerces types before them.
 ///
 /// # Errors
@@ -38,7 +46,11 @@ pub async fn execute_logical_plan(
         }
         (LogicalPlan::Statement(Statement::Execute(statement)), Some(prepared)) => {
             match prepared.get(session, &statement.name) {
-                Some(plan) => execute(context, &plan, statement),
+                Some(prepared) => {
+                    let state = context.state();
+                    let plan = with_parameters(&state, &prepared, statement)?;
+                    Ok(DataFrame::new(state, plan))
+                }
                 None => {
                     let plan = LogicalPlan::Statement(Statement::Execute(statement));
                     context.execute_logical_plan(plan).await
@@ -50,6 +62,11 @@ pub async fn execute_logical_plan(
         {
             nothing(context)
         }
+        (LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(command)), _) => {
+            // Boxed to keep the future small.
+            Box::pin(create_memory_table(context, command)).await?;
+            nothing(context)
+        }
         (LogicalPlan::Ddl(DdlStatement::CreateView(mut view)), _) => {
             let input = Arc::unwrap_or_clone(view.input);
             view.input = Arc::new(analyze_as_written(&context.state(), input)?);
@@ -58,6 +75,33 @@ pub async fn execute_logical_plan(
         }
         (other, _) => context.execute_logical_plan(other).await,
     }
+}
+
+/// Puts the plan of the prepared statement into an `EXPLAIN EXECUTE`, which DataFusion 55 cannot plan.
+///
+/// # Errors
+/// Fails if there is no such statement, or the parameters do not fit.
+pub(super) fn explain_prepared(state: &SessionState, mut plan: LogicalPlan) -> Result<LogicalPlan> {
+    let explained = match &mut plan {
+        LogicalPlan::Explain(explain) => &mut explain.plan,
+        LogicalPlan::Analyze(analyze) => &mut analyze.input,
+        _ => return Ok(plan),
+    };
+    let LogicalPlan::Statement(Statement::Execute(statement)) = explained.as_ref() else {
+        return Ok(plan);
+    };
+    let Some(all) = state.config().get_extension::<PreparedStatements>() else {
+        return Ok(plan);
+    };
+    let Some(prepared) = all.get(state.session_id().to_owned(), &statement.name) else {
+        return exec_err!("Prepared statement '{}' does not exist", statement.name);
+    };
+    *explained = Arc::new(with_parameters(state, &prepared, statement.clone())?);
+    if let LogicalPlan::Explain(explain) = &mut plan {
+        let initial = explain.plan.to_stringified(PlanType::InitialLogicalPlan);
+        explain.stringified_plans = vec![initial];
+    }
+    Ok(plan)
 }
 
 /// Returns the result of a statement without rows.
@@ -128,18 +172,23 @@ impl PreparedStatements {
         self.all().get(&(session, name.to_string())).map(Arc::clone)
     }
 
-    /// Removes a statement. Returns `false` if there is none of this name.
+    /// Removes a statement, or with the name `all` those of the session. Returns `false` if there is none of this name.
     fn remove(&self, session: String, name: &str) -> bool {
-        self.all().remove(&(session, name.to_string())).is_some()
+        let mut all = self.all();
+        if name == ALL {
+            all.retain(|(other, _), _| *other != session);
+            return true;
+        }
+        all.remove(&(session, name.to_string())).is_some()
     }
 }
 
 /// Returns the query of a prepared statement with the values of its parameters.
-fn execute(
-    context: &SessionContext,
+fn with_parameters(
+    state: &SessionState,
     prepared: &PreparedStatement,
     statement: Execute,
-) -> Result<DataFrame> {
+) -> Result<LogicalPlan> {
     let Execute {
         name, parameters, ..
     } = statement;
@@ -150,7 +199,6 @@ fn execute(
             parameters.len()
         );
     }
-    let state = context.state();
     let known = SimplifyContext::builder()
         .with_schema(Arc::clone(prepared.plan.schema()))
         .with_config_options(Arc::clone(state.config_options()))
@@ -169,6 +217,5 @@ fn execute(
         }
     });
     let values = ParamValues::List(values.collect::<Result<_>>()?);
-    let plan = prepared.plan.clone().replace_params_with_values(&values)?;
-    Ok(DataFrame::new(state, plan))
+    prepared.plan.clone().replace_params_with_values(&values)
 }

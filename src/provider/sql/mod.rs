@@ -7,13 +7,19 @@ mod cast_names;
 #[cfg(feature = "sql")]
 mod clauses;
 #[cfg(feature = "sql")]
+mod column_lists;
+#[cfg(feature = "sql")]
 mod copied_types;
 #[cfg(feature = "sql")]
 pub mod execution;
 #[cfg(feature = "sql")]
+mod grouping_sets;
+#[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]
 mod many_columns;
+#[cfg(feature = "sql")]
+mod memory_tables;
 #[cfg(feature = "sql")]
 mod named_arguments;
 #[cfg(feature = "sql")]

@@ -7,6 +7,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::provider::functions::times::duration_parts::DatePart;
 use crate::provider::functions::times::interval_product::IntervalProduct;
 
 /// Plans operators that DataFusion rejects, or gives another type than SQL does:
@@ -19,6 +20,7 @@ use crate::provider::functions::times::interval_product::IntervalProduct;
 ///  date + INTERVAL '1 month'    date          date
 ///  row_number() / 2             decimal       CAST(row_number() AS BIGINT) / 2
 ///  rank() - row_number()        wraps         CAST(rank() AS BIGINT) - CAST(row_number() AS BIGINT)
+///  extract(part FROM x)         date_part     DatePart
 /// ```
 #[derive(Debug)]
 pub(crate) struct Operators;
@@ -77,6 +79,11 @@ impl ExprPlanner for Operators {
             right: other,
             op,
         }))
+    }
+
+    fn plan_extract(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        let part = ScalarUDF::from(DatePart::new());
+        Ok(PlannerResult::Planned(part.call(arguments)))
     }
 }
 

@@ -198,6 +198,53 @@ async fn filters_over_dimensions_restrict_cells() {
 }
 
 /// Filters on dimensions of a table of several files, each with its own axis.
+/// `avg(CASE WHEN p THEN x END)` is `avg(x) FILTER (WHERE p)`.
+#[tokio::test]
+async fn conditional_values_are_filtered() {
+    let (_folder, ctx) = sample().await;
+    for (table, sql, expected) in [
+        (
+            "v",
+            "SELECT avg(CASE WHEN day >= 5 THEN value END) FROM {t}",
+            1,
+        ),
+        (
+            "v",
+            "SELECT lat, sum(CASE WHEN day = 1 THEN value END), min(CASE WHEN day = 2 THEN value ELSE NULL END) FROM {t} GROUP BY lat",
+            2,
+        ),
+        (
+            "v",
+            "SELECT lon, count(CASE WHEN value > 3 THEN 1 END), round(stddev(CASE WHEN day < 3 THEN value END), 9) FROM {t} GROUP BY lon",
+            5,
+        ),
+        (
+            "u",
+            "SELECT count(CASE WHEN value > 1000 THEN day END) FROM {t}",
+            0,
+        ),
+    ] {
+        assert_eq!(
+            checked_chunks_read(&ctx, table, sql).await,
+            expected,
+            "{sql}"
+        );
+    }
+    // Values that may fail where the condition does not hold are not evaluated there, and other branches stay.
+    for sql in [
+        "SELECT sum(CASE WHEN value <> 0 THEN 100 / value END) FROM {t}",
+        "SELECT max(CASE WHEN day > 9 THEN CAST('x' || CAST(value AS VARCHAR) AS DOUBLE) END) FROM {t}",
+        "SELECT sum(CASE WHEN value > 3 THEN 1 ELSE 0 END), count(CASE WHEN day = 1 THEN 1 WHEN day = 2 THEN 2 END) FROM {t}",
+        "SELECT sum(CASE lat WHEN 1 THEN value END) FROM {t}",
+        "SELECT max(CASE WHEN day IN (0, 3) THEN sqrt(value * value) END) FROM {t}",
+        "SELECT array_agg(CASE WHEN lat = 1 THEN day END ORDER BY day, lat, lon) FROM {t}",
+    ] {
+        let found = rows(&ctx, &sql.replace("{t}", "w")).await;
+        let expected = rows(&ctx, &sql.replace("{t}", "rows_w")).await;
+        assert_eq!(found, expected, "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn filters_over_dimensions_of_many_files() {
     let folder = tempfile::tempdir().unwrap();

@@ -156,6 +156,26 @@ fn common_mistakes_get_specific_errors() {
             "error: Invalid function 'time_bucket'; write date_bin(INTERVAL '6 hours', time)\n",
         ),
         (
+            "SELECT mod(lat, 2), sign(lat) FROM temperature",
+            "error: Invalid function 'mod'; write x % y\n",
+        ),
+        (
+            "SELECT sign(lat) FROM temperature",
+            "error: Invalid function 'sign'; write signum(x)\n",
+        ),
+        (
+            "SELECT md5('x')",
+            "error: Invalid function 'md5'; this program is built without DataFusion's hash functions\n",
+        ),
+        (
+            "SELECT (time - TIMESTAMP '2024-01-01') / 3600 FROM temperature",
+            "error: Cannot coerce arithmetic expression Duration(ns) / Int64 to valid types; write date_part('epoch', duration)",
+        ),
+        (
+            "SELECT date_part('month', '2001-02-30T12:00:00')",
+            "error: Parser error: Error parsing timestamp from '2001-02-30T12:00:00': error parsing date; of the fields",
+        ),
+        (
             "SELECT xyzzy(lat) FROM temperature",
             "error: Invalid function 'xyzzy'; SHOW FUNCTIONS lists all that exist\n",
         ),

@@ -126,3 +126,46 @@ fn memory_is_limited() {
         text(&output.stderr)
     );
 }
+
+/// DataFusion keeps the input of such windows, without a reservation of its own.
+#[test]
+fn rows_that_windows_keep_are_limited() {
+    let windows = |rows: usize| {
+        format!(
+            "SELECT max(mean) AS mean FROM (SELECT value, avg(value) OVER () AS mean FROM range({rows}))"
+        )
+    };
+    let (many, few) = (windows(4_000_000), windows(100_001));
+    let output = run(&["--memory-limit", "16M", "-c", &many]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "error: out of memory: a window needs all rows of its input at once";
+    let message = text(&output.stderr);
+    assert!(message.starts_with(expected), "{message}");
+    let arguments = ["--memory-limit", "16M", "--format", "csv", "-c", &few];
+    assert_eq!(answer(&arguments), "mean\n50000.0\n");
+}
+
+#[test]
+fn rows_of_tables_in_memory_are_limited() {
+    // Eight bytes a row, and a limit of two million rows.
+    let script = ".bail off\n\
+                  CREATE TABLE a AS SELECT value FROM range(4000000);\n\
+                  CREATE TABLE a AS SELECT value FROM range(1000000);\n\
+                  INSERT INTO a SELECT value FROM range(1200000);\n\
+                  CREATE OR REPLACE TABLE a AS SELECT value FROM range(1200000);\n\
+                  CREATE TABLE IF NOT EXISTS a AS SELECT 1 AS value;\n\
+                  SELECT count(*) AS n FROM a;\n\
+                  DELETE FROM a WHERE value > 99999;\n\
+                  INSERT INTO a SELECT value FROM range(1200000);\n\
+                  SELECT count(*) AS n FROM a;\n\
+                  DROP TABLE a;\n\
+                  CREATE TABLE a AS SELECT value FROM range(1500000);\n\
+                  SELECT count(*) AS n FROM a;\n";
+    let output = run_with_input(&["--memory-limit", "16M", "--format", "csv"], script);
+    let (found, errors) = (text(&output.stdout), text(&output.stderr));
+    let expected = "error: out of memory: the rows of a table are kept in memory";
+    assert_eq!(errors.matches(expected).count(), 3, "{errors}");
+    assert_eq!(errors.matches("error: ").count(), 3, "{errors}");
+    let counts = "n\n1000000\ncount\n900000\ncount\n1200000\nn\n1300000\nn\n1500000\n";
+    assert_eq!(found, counts, "{errors}");
+}

@@ -75,9 +75,13 @@ async fn joins_on_dimensions_look_up_their_matches() {
         ("(SELECT lat * 2 AS d, lon, value FROM a) a JOIN (SELECT lat * 2 AS d, value AS v FROM flat WHERE lon = 1) f USING (d)".into(), true),
         // The smaller side is the build side, which is an array here.
         (format!("{TABLE} LEFT SEMI JOIN flat f ON f.lat = t.lat"), false),
+        // The keys of the array are not NULL.
+        (format!("a JOIN {TABLE} ON a.lat IS NOT DISTINCT FROM t.lat"), true),
+        (format!("a FULL JOIN {TABLE} ON a.lat IS NOT DISTINCT FROM t.lat"), true),
+        (format!("a JOIN {TABLE} ON (a.lat IS NOT DISTINCT FROM t.lat) AND a.lon > t.k"), true),
         // Keys that are values, NULL keys that are equal, and conditions of outer joins.
         ("a JOIN flat ON a.value = flat.value".into(), false),
-        (format!("a JOIN {TABLE} ON a.lat IS NOT DISTINCT FROM t.lat"), false),
+        (format!("a JOIN {TABLE} ON nullif(a.lat, 0) IS NOT DISTINCT FROM t.lat"), false),
         (format!("a LEFT JOIN {TABLE} ON a.lat = t.lat AND a.value > 20 * t.k"), false),
     ] {
         let sql = format!("SELECT * FROM {from}");

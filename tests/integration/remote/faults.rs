@@ -151,3 +151,17 @@ async fn errors_of_chunks_name_the_array_and_the_chunk() {
     let place = format!("{url}/c/1, dataset \"t\", chunk [1]: cannot read: access is denied (403");
     assert!(message.contains(&place), "{message}");
 }
+
+/// Simple servers do not know the request that lists a directory. Sending it again changes nothing.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn servers_that_list_nothing_are_not_asked_again() {
+    let server = HttpServer::start();
+    server.fail("none.zarr", FaultKind::Status(501), 100);
+    let query = format!("SELECT * FROM '{}'", server.url("none.zarr"));
+    let message = error(&session(), &query).await;
+    assert!(message.contains("none.zarr"), "{message}");
+    let log = server.take_log();
+    let lists = log.iter().filter(|request| request.method == "PROPFIND");
+    assert!((1..4).contains(&lists.count()), "{log:?}");
+}

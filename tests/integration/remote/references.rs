@@ -128,6 +128,22 @@ async fn files_of_references_must_be_there() {
 }
 
 #[tokio::test]
+async fn references_and_their_paths_may_lead_upwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = cells!((0..6).map(|cell| cell as f32));
+    for directory in ["data", "references"] {
+        std::fs::create_dir(folder.path().join(directory)).unwrap();
+    }
+    std::fs::write(folder.path().join("data/data.bin"), data).unwrap();
+    let path = folder.path().join("references/refs.json");
+    std::fs::write(&path, document("../data/data.bin")).unwrap();
+    for path in [path, folder.path().join("data/../references/refs.json")] {
+        let query = format!("SELECT sum(value) FROM '{}#t' WHERE y < 2", path.display());
+        assert_eq!(rows(&session(), &query).await, ["15.0"]);
+    }
+}
+
+#[tokio::test]
 async fn references_lead_to_nothing_outside_of_the_roots_of_a_worker() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
@@ -145,7 +161,10 @@ async fn references_lead_to_nothing_outside_of_the_roots_of_a_worker() {
     for (target, is_read) in [
         ("data.bin".to_string(), true),
         (absolute("root/data/data.bin"), true),
+        ("../data/data.bin".to_string(), true),
         (absolute("other/data.bin"), false),
+        ("../../other/data.bin".to_string(), false),
+        ("../../none/data.bin".to_string(), false),
         (server.url("data.bin"), false),
     ] {
         std::fs::write(&path, document(&target)).unwrap();

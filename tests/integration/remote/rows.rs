@@ -91,6 +91,39 @@ async fn the_reason_is_shown_if_rows_cannot_be_opened() {
     }
 }
 
+/// The signature of a URL is part of every request, also if it is one for GET only.
+#[tokio::test]
+async fn signatures_of_files_are_sent() {
+    let server = HttpServer::start();
+    server.put("a.csv", "k,v\n1,2\n");
+    let ctx = session();
+    let url = format!("{}?X-Amz-Signature=abc%2F1&b=2", server.url("a.csv"));
+    let sum = format!("SELECT sum(v) FROM '{url}'");
+    assert_eq!(rows(&ctx, &sum).await, ["2"]);
+    let create =
+        format!("CREATE EXTERNAL TABLE y STORED AS CSV LOCATION '{url}' OPTIONS (has_header true)");
+    rows(&ctx, &create).await;
+    // HEAD is refused.
+    server.fail("a.csv", FaultKind::Status(403), 1);
+    assert_eq!(rows(&ctx, "SELECT sum(k) FROM y").await, ["1"]);
+    let log = server.take_log();
+    let is_signed = |target: &str| target == "/a.csv?X-Amz-Signature=abc%2F1&b=2";
+    assert!(
+        log.iter().all(|request| is_signed(&request.target)),
+        "{log:?}"
+    );
+    assert!(log.len() > 3, "{log:?}");
+    // Other files of the host are read as before.
+    server.put("b.csv", "k,v\n1,5\n");
+    let sum = format!("SELECT sum(v) FROM '{}'", server.url("b.csv"));
+    assert_eq!(rows(&ctx, &sum).await, ["5"]);
+    server.fail("a.csv", FaultKind::Status(403), 100);
+    for message in errors(&ctx, &url).await {
+        assert!(message.contains("access is denied"), "{message}");
+        assert!(!message.contains("Signature"), "{message}");
+    }
+}
+
 /// With a list of columns, the files can be written after the table was created.
 #[tokio::test]
 async fn tables_with_columns_need_no_file() {

@@ -8,12 +8,34 @@ use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session};
 
 /// Answers that do not depend on arrays.
-const ANSWERS: [(&str, &[&str]); 43] = [
+const ANSWERS: [(&str, &[&str]); 64] = [
     // The quantiles 0 and 1 of groups with NaN, which is above all numbers.
     (
         "SELECT g, quantile(x, 0), quantile(x, 1) FROM (VALUES (0, 1.0), (0, 5.0), (0, CAST('NaN' AS DOUBLE)), (0, 3.0),
              (1, CAST('NaN' AS DOUBLE)), (1, 2.0), (1, 0.5)) AS t(g, x) GROUP BY g ORDER BY g",
         &["0 1.0 NaN", "1 0.5 NaN"],
+    ),
+    // NOT IN over a subquery with several keys.
+    (
+        "SELECT id FROM (VALUES (1, 1), (2, 2)) AS o(id, g)
+         WHERE 3 NOT IN (SELECT i.id FROM (VALUES (1, 1), (NULL, 2)) AS i(id, g) WHERE i.g = o.g)",
+        &["1"],
+    ),
+    (
+        "SELECT id FROM (SELECT value AS id, nullif(value, 2) AS g FROM range(3)) o
+         WHERE NOT (id IN (SELECT i.value FROM range(2) i WHERE i.value = o.g))",
+        &["2"],
+    ),
+    // LATERAL subqueries whose filter is never true.
+    (
+        "SELECT i, x FROM (VALUES (1), (2)) t(i) LEFT JOIN LATERAL
+         (SELECT u.x FROM (VALUES (1)) u(x) WHERE u.x = t.i AND false) l ON true ORDER BY i",
+        &["1 NULL", "2 NULL"],
+    ),
+    (
+        "SELECT i, n FROM (VALUES (1), (2)) t(i), LATERAL
+         (SELECT count(*) AS n FROM (VALUES (1)) u(x) WHERE u.x = t.i AND false) l ORDER BY i",
+        &["1 0", "2 0"],
     ),
     // Values after nulls.
     (
@@ -32,6 +54,48 @@ const ANSWERS: [(&str, &[&str]); 43] = [
         &["1 30.0 20.0", "2 50.0 30.0", "3 NULL 50.0", "4 NULL 50.0", "5 NULL NULL"],
     ),
     // Both zeros are one value.
+    (
+        "SELECT nullif(-0.0, 0.0), 1 / nullif(-x, 0), nullif(x, y), nullif(2.0, x), nullif(CAST(x AS REAL), CAST(y AS REAL)) AS z
+         FROM (VALUES (0.0, -0.0), (2.0, 0.0)) t(x, y) ORDER BY x",
+        &["NULL NULL NULL 2.0 NULL", "NULL -0.5 2.0 NULL 2.0"],
+    ),
+    (
+        "SELECT x, count(*) OVER (PARTITION BY x), row_number() OVER (PARTITION BY x ORDER BY i), sum(i) OVER (PARTITION BY x, i % 2)
+         FROM (VALUES (1, 0.0), (2, -0.0), (3, -0.0), (4, 1.0)) t(i, x) ORDER BY i",
+        &["0.0 3 1 4", "-0.0 3 2 2", "-0.0 3 3 4", "1.0 1 1 4"],
+    ),
+    // Windows whose sort keys were equal.
+    (
+        "SELECT i, count(*) OVER (PARTITION BY x ORDER BY x), count(*) OVER (PARTITION BY x)
+         FROM (VALUES (1, 0.0), (2, -0.0), (3, 1.0)) t(i, x) ORDER BY i",
+        &["1 2 2", "2 1 2", "3 1 1"],
+    ),
+    // Windows over a join, partitioned by one of its keys.
+    (
+        "WITH t(i, g, x) AS (VALUES (1, 0, 0.0), (2, 1, -0.0), (3, 0, 1.0))
+         SELECT sum(n) FROM (SELECT count(*) OVER (PARTITION BY a.x, b.g ORDER BY b.x, a.i) AS n FROM t a JOIN t b ON a.x = b.x)",
+        &["7"],
+    ),
+    (
+        "SELECT arg_max(i, x), arg_min(i, x) FROM (VALUES (2, 0.0), (1, -0.0), (3, -0.0)) t(i, x)",
+        &["1 1"],
+    ),
+    (
+        "SELECT g, arg_max(i, x) FROM (VALUES (0, 1, -0.0), (0, 2, 0.0)) t(g, i, x) GROUP BY g",
+        &["0 1"],
+    ),
+    // Patterns of the SQL standard, for the whole text.
+    (
+        "SELECT 'pad' SIMILAR TO 'a', 'abc' SIMILAR TO 'a%', 'abc' NOT SIMILAR TO '_b(c|d)', 'a.c' SIMILAR TO 'a.c',
+           'abc' SIMILAR TO 'a.c', 'a%' SIMILAR TO 'a#%' ESCAPE '#', 'ab' SIMILAR TO 'a#%' ESCAPE '#',
+           NULL SIMILAR TO 'a', 'a' SIMILAR TO NULL",
+        &["false true false true false true false NULL NULL"],
+    ),
+    (
+        "SELECT i, s SIMILAR TO p, s NOT SIMILAR TO '[a-c]{2}%'
+         FROM (VALUES (1, 'abc', 'a_'), (2, 'abx', 'ab(c|x)'), (3, 'xab', NULL), (4, chr(10), '_')) t(i, s, p) ORDER BY i",
+        &["1 false false", "2 true false", "3 NULL true", "4 true true"],
+    ),
     (
         "SELECT count(DISTINCT x % 3) FROM (VALUES (3.0), (-3.0)) t(x)",
         &["1"],
@@ -225,6 +289,50 @@ const ANSWERS: [(&str, &[&str]); 43] = [
             "NULL NULL 1 1 2",
         ],
     ),
+    // Columns without NULL whose expressions may be NULL in the physical plan.
+    (
+        "SELECT DISTINCT b IS TRUE AS h FROM (VALUES (true), (false), (NULL)) t(b) ORDER BY 1",
+        &["false", "true"],
+    ),
+    (
+        "SELECT b IS NOT FALSE AS h FROM (VALUES (true), (false), (NULL)) t(b) UNION SELECT false ORDER BY 1",
+        &["false", "true"],
+    ),
+    (
+        "SELECT h, count(*) FROM (SELECT b IS UNKNOWN AS h FROM (VALUES (true), (false), (NULL)) t(b)) GROUP BY h ORDER BY h",
+        &["false 2", "true 1"],
+    ),
+    (
+        "SELECT max(n) FROM (SELECT b IS TRUE AS h, count(*) AS n FROM (VALUES (true), (false), (NULL)) t(b) GROUP BY 1)
+         GROUP BY h ORDER BY 1",
+        &["1", "2"],
+    ),
+    (
+        "SELECT g, sum(CASE WHEN h IS TRUE THEN 1 END), sum(CASE WHEN h IS TRUE THEN x END)
+         FROM (SELECT g, x, x > 1 AS h FROM (VALUES (1, 1), (1, 2), (2, NULL), (2, 4)) t(g, x)) GROUP BY g ORDER BY g",
+        &["1 1 2", "2 1 4"],
+    ),
+    (
+        "SELECT avg(c) FROM (SELECT CASE WHEN a < b THEN a ELSE 0 END AS c FROM (VALUES (3, 4), (NULL, 3), (5, 4)) t(a, b))",
+        &["1.0"],
+    ),
+    // Sort keys that are equal once they are simplified.
+    (
+        "SELECT x, first_value(v ORDER BY y, y * 1) FROM (SELECT value % 2 AS x, value AS v, -value AS y FROM range(3))
+         GROUP BY x ORDER BY x",
+        &["0 2", "1 1"],
+    ),
+    // Texts in several orders.
+    (
+        "SELECT string_agg(s, ',' ORDER BY s), string_agg(s, ',' ORDER BY x), string_agg(s, ',' ORDER BY x DESC)
+         FROM (VALUES ('b', 1), ('c', 3), ('a', 2)) t(s, x)",
+        &["a,b,c b,a,c c,a,b"],
+    ),
+    (
+        "SELECT g, string_agg(s, ',' ORDER BY s DESC), string_agg(s, ',' ORDER BY x)
+         FROM (VALUES (1, 'b', 1), (1, 'c', 3), (1, 'a', 2), (2, 'd', 4)) t(g, s, x) GROUP BY g ORDER BY g",
+        &["1 c,b,a b,a,c", "2 d d"],
+    ),
     // Rows with a NULL key are peers, in however many batches.
     (
         "SELECT s, count(*) FROM (SELECT count(*) OVER (ORDER BY x NULLS LAST
@@ -299,6 +407,18 @@ async fn multipolygons_with_empty_parts_are_errors() {
 }
 
 #[tokio::test]
+async fn patterns_that_are_refused() {
+    for (pattern, expected) in [
+        ("'a)|(b'", "a bracket is not opened"),
+        ("'[a'", "a square bracket is not closed"),
+        ("5", "found a pattern of type Int64, expected a text"),
+    ] {
+        let message = error(&session(), &format!("SELECT 'a' SIMILAR TO {pattern}")).await;
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn groups_of_dimensions_have_one_zero() {
     let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
     let by_band = |table: &str| {
@@ -326,6 +446,23 @@ async fn columns_of_arrays_in_created_tables_are_combined() {
     assert_eq!(rows(&ctx, sql).await, rows(&ctx, &of_array).await);
     let sql = "SELECT max(lat) FROM (SELECT lat FROM r UNION ALL SELECT 500)";
     assert_eq!(rows(&ctx, sql).await, ["500"]);
+}
+
+/// DataFusion knows that the CASE is never NULL, and forgets it when it plans the rows.
+#[tokio::test]
+async fn conditional_values_in_created_tables() {
+    let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
+    let value = "CASE WHEN temperature <> humidity THEN temperature ELSE 0 END";
+    let sql = format!("CREATE TABLE c AS SELECT {value} AS g FROM f.time_lat_lon");
+    rows(&ctx, &sql).await;
+    let counts = rows(&ctx, "SELECT count(*), count(g) FROM c").await;
+    assert_eq!(counts, ["9600 9600"]);
+    let distinct = |table: &str| format!("SELECT count(*) FROM (SELECT DISTINCT g FROM {table})");
+    let of_array = distinct(&format!("(SELECT {value} AS g FROM f.time_lat_lon)"));
+    assert_eq!(
+        rows(&ctx, &of_array).await,
+        rows(&ctx, &distinct("c")).await
+    );
 }
 
 /// The plan of a created table is analysed twice. The second time, the text is completed.

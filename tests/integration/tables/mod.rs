@@ -8,5 +8,6 @@ pub mod exploded;
 pub mod functions;
 pub mod introspection;
 pub mod many_files;
+pub mod prepared;
 pub mod times;
 pub mod wide;

@@ -156,10 +156,11 @@ impl Generated {
     fn function(&self, random: &mut Random, order: Option<usize>) -> String {
         let dimension = NAMES[random.below(self.dimensions)];
         let number = 1 + random.below(4);
-        let argument = match random.below(8) {
-            0 => "value * 2".to_string(),
-            1 => "abs(value)".to_string(),
-            2 if order.is_some() => dimension.to_string(),
+        let argument = match (random.below(8), self.times) {
+            (0, _) => "value * 2".to_string(),
+            (1, None) => "abs(value)".to_string(),
+            (1, Some(times)) => format!("CASE WHEN value > 3 THEN {} END", NAMES[times]),
+            (2, _) if order.is_some() => dimension.to_string(),
             _ => "value".to_string(),
         };
         // Without an order, the rows of a partition have none that both sessions share.

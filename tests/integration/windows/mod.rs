@@ -3,3 +3,4 @@
 
 pub(crate) mod generated;
 mod plans;
+mod totals;

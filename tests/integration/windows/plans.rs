@@ -140,7 +140,7 @@ async fn windows_along_an_axis_are_not_sorted() {
         ),
         (
             format!("sum(value) FILTER (WHERE value > 5) OVER ({SERIES}) FROM a"),
-            false,
+            true,
         ),
         (
             format!("count(DISTINCT value) OVER ({SERIES}) FROM a"),
@@ -202,6 +202,45 @@ async fn chunks_are_read_once() {
         "SELECT max(r) FROM (SELECT rank() OVER (PARTITION BY lat, lon ORDER BY time) AS r FROM a)";
     let ran = run(&ctx, sql).await;
     assert_eq!((ran.reads(), ran.rows), (0, vec!["12".to_string()]));
+}
+
+/// Times, dates and durations of cells, in frames that grow, slide and are the whole axis.
+#[tokio::test]
+async fn extremes_of_times() {
+    let hours = (0..12).map(|hour| format!("2024-01-01T{:02}:00:00", hour * 2));
+    let spec = DatasetSpec::new("t", Dtype::F32, &[12, 5, 6], &[5, 2, 4])
+        .with_dim_names(["time", "lat", "lon"])
+        .with_labels("time", hours);
+    let numbers = (0..360).map(|n| (n * 7 % 31) as f32);
+    let cells = cells!(numbers.map(|n| if n == 17.0 { f32::NAN } else { n }));
+    let (_folder, _, ctx) = sample(&[(spec, cells)], ArrayOptions::new()).await;
+    // Times that differ by nanoseconds, which doubles cannot tell apart.
+    let of_value = "CAST(value AS BIGINT) + 1704067200000000000";
+    for argument in [
+        "CASE WHEN value >= 9 THEN time END".to_string(),
+        "CASE WHEN value >= 9 THEN arrow_cast(time, 'Timestamp(Second, Some(\"Europe/Berlin\"))') END".into(),
+        "CASE WHEN value >= 29 THEN CAST(time + INTERVAL '15 hours' AS DATE) END".into(),
+        "CASE WHEN value < 2 THEN arrow_cast(time, 'Date64') END".into(),
+        "CASE WHEN value < 9 THEN CAST(time AS TIME) END".into(),
+        "CASE WHEN value < 9 THEN time - TIMESTAMP '2024-01-01T06:00:00' END".into(),
+        format!("arrow_cast({of_value}, 'Timestamp(Nanosecond, None)')"),
+        format!("arrow_cast({of_value}, 'Duration(Nanosecond)')"),
+    ] {
+        for frame in [
+            "ORDER BY time",
+            "ORDER BY time DESC ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+            "ORDER BY time ROWS BETWEEN 4 PRECEDING AND 2 PRECEDING",
+            "",
+        ] {
+            let window = format!("OVER (PARTITION BY lat, lon {frame})");
+            let sql = format!(
+                "SELECT time, lat, lon, min({argument}) {window} AS one, max({argument}) {window} AS other FROM t"
+            );
+            let plan = plan(&ctx, &sql).await;
+            assert!(plan.contains("ArrayWindowExec"), "{sql}\n{plan}");
+            assert_same_without(&ctx, "tet.axis_windows", &sql).await;
+        }
+    }
 }
 
 /// NaN and huge values affect only the frames that they are in.

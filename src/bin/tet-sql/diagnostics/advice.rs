@@ -18,7 +18,7 @@ use tet_sql::provider::sql::walk::walk;
 const MAX_TABLES: usize = 12;
 
 /// Functions of other systems and their equivalents here.
-const EQUIVALENTS: [(&str, &str); 32] = [
+const EQUIVALENTS: [(&str, &str); 34] = [
     ("any_value", "first_value(x)"),
     ("argmax", "arg_max(x, value)"),
     ("argmin", "arg_min(x, value)"),
@@ -34,6 +34,7 @@ const EQUIVALENTS: [(&str, &str); 32] = [
         "kurtosis",
         "avg(power((x - m) / s, 4)) - 3, with m the mean and s the stddev_pop of a subquery",
     ),
+    ("mod", "x % y"),
     (
         "mode",
         "SELECT x FROM ... GROUP BY x ORDER BY count(*) DESC LIMIT 1",
@@ -47,6 +48,7 @@ const EQUIVALENTS: [(&str, &str); 32] = [
     ("percentile", "quantile(x, 0.9)"),
     ("prod", "product(x)"),
     ("quantile_cont", "quantile(x, 0.9)"),
+    ("sign", "signum(x)"),
     (
         "skewness",
         "avg(power((x - m) / s, 3)), with m the mean and s the stddev_pop of a subquery",
@@ -67,6 +69,9 @@ const EQUIVALENTS: [(&str, &str); 32] = [
     ("weekday", "date_part('isodow', time)"),
     ("weekofyear", "week(time)"),
 ];
+
+/// Functions of DataFusion's feature `crypto_expressions`, which is off.
+const HASHES: [&str; 6] = ["digest", "md5", "sha224", "sha256", "sha384", "sha512"];
 
 /// Adds advice to the message of a failed statement, or replaces an unclear message.
 pub async fn advised(context: &SessionContext, sql: &str, message: String) -> String {
@@ -277,6 +282,9 @@ fn function_advice(context: &SessionContext, name: &str) -> String {
     let lower = name.to_lowercase();
     if let Some((_, other)) = EQUIVALENTS.iter().find(|(other, _)| *other == lower) {
         return format!("; write {other}");
+    }
+    if HASHES.contains(&lower.as_str()) {
+        return "; this program is built without DataFusion's hash functions".to_owned();
     }
     let state = context.state();
     let scalars = state.scalar_functions().keys();

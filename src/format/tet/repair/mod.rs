@@ -198,7 +198,13 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
             false => "drop_zone_maps",
         },
         what: match is_readable {
-            true => "the zone maps do not match the cells: rebuild them".to_string(),
+            true => match mismatched_chunks(&repair.report) {
+                None => "the zone maps do not match the cells: rebuild them".to_string(),
+                Some(chunks) => format!(
+                    "the zone maps do not match the cells of {chunks}: rebuild them; if the cells are damaged, not the \
+                     zone maps, they stay damaged, and nothing shows it afterwards: compare them with their source"
+                ),
+            },
             false => {
                 "the zone maps do not match the cells, and not all cells can be read: drop them"
                     .to_string()
@@ -234,6 +240,26 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     repair.steps.extend(zone_step);
     repair.steps.extend(index_step);
     Ok(())
+}
+
+/// Describes the chunks whose cells do not match their zone maps: the first one, and the number of others. The format has no
+/// checksums, so either may be damaged.
+fn mismatched_chunks(report: &Report) -> Option<String> {
+    let mut findings = report.findings.iter();
+    let (dataset, chunk) = findings.find_map(|finding| {
+        let is_zone = finding.check == "zone_maps";
+        finding
+            .dataset
+            .as_ref()
+            .zip(finding.chunk.as_ref())
+            .filter(|_| is_zone)
+    })?;
+    let check = report.checks.iter().find(|check| check.name == "zone_maps");
+    let others = match check.map_or(0, |check| check.errors.saturating_sub(1)) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!("dataset {dataset:?}, chunk {chunk:?}{others}"))
 }
 
 /// Saves removed bytes to a new file beside `path`, which is complete or does not exist.

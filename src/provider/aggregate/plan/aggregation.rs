@@ -48,6 +48,17 @@ pub(crate) struct Aggregate {
     pub filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
+/// Returns `true` if the result of an aggregate function depends on the order of the rows.
+pub(crate) fn heeds_order(function: &AggregateFunctionExpr) -> bool {
+    let inner = function.fun().inner();
+    !function.order_sensitivity().is_insensitive()
+        || inner.is::<FirstValue>()
+        || inner.is::<LastValue>()
+        || inner.is::<NthValueAgg>()
+        || inner.is::<ArrayAgg>()
+        || inner.is::<StringAgg>()
+}
+
 impl Aggregation {
     /// Returns the aggregation of a DataFusion node whose input is rows; `None` if the node has
     /// grouping sets, order-sensitive functions or volatile expressions.
@@ -57,29 +68,16 @@ impl Aggregation {
             return None;
         }
         let aggregates = node.aggr_expr().iter().zip(node.filter_expr());
+        let rows = node.input_schema();
         let aggregation = Self {
             groups: group_by.input_exprs(),
             aggregates: aggregates
-                .map(|(function, filter)| Aggregate {
-                    function: Arc::clone(function),
-                    arguments: function.expressions(),
-                    filter: filter.clone(),
-                })
+                .map(|(function, filter)| Aggregate::new(function, filter.as_ref(), &rows))
                 .collect(),
             conjuncts: Vec::new(),
         };
-        let functions = aggregation.aggregates.iter();
-        let heeds_order = functions
-            .map(|aggregate| &aggregate.function)
-            .any(|function| {
-                let inner = function.fun().inner();
-                !function.order_sensitivity().is_insensitive()
-                    || inner.is::<FirstValue>()
-                    || inner.is::<LastValue>()
-                    || inner.is::<NthValueAgg>()
-                    || inner.is::<ArrayAgg>()
-                    || inner.is::<StringAgg>()
-            });
+        let mut functions = aggregation.aggregates.iter();
+        let heeds_order = functions.any(|aggregate| heeds_order(&aggregate.function));
         let is_volatile = aggregation.expressions().any(is_volatile);
         (!heeds_order && !is_volatile).then_some(aggregation)
     }

@@ -3,6 +3,7 @@
 pub(crate) mod aggregation;
 pub(crate) mod axis_filters;
 pub(crate) mod columns;
+pub(crate) mod conditional;
 pub(crate) mod grid_classes;
 pub(crate) mod group_axis;
 pub(crate) mod groups;

@@ -138,7 +138,7 @@ fn is_row_wise(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<CooperativeExec>()
         || node.is::<ProjectionExec>()
         || node.is::<UnnestExec>()
-        || ["GroupingSetsExec", "ListSlicesExec"].contains(&node.name())
+        || ["BatchSlicesExec", "GroupingSetsExec"].contains(&node.name())
 }
 
 /// Returns `true` if an operator may tell the scan below what it needs while both run.

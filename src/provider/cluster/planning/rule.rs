@@ -31,6 +31,8 @@ use crate::provider::cluster::execution::ClusterExec;
 use crate::provider::cluster::planning::stage::Divider;
 use crate::provider::cluster::{FixedWorkers, parse_workers};
 use crate::provider::join::lookup::ArrayLookupJoinExec;
+use crate::provider::rules::pass_through::PassThroughExec;
+use crate::provider::rules::windows::kept_rows::KeptRows;
 
 /// Divides scans and aggregates of arrays among the workers of a cluster, if the session has one.
 ///
@@ -209,4 +211,5 @@ fn runs_inputs_once(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<UnionExec>()
         || plan.is::<UnnestExec>()
         || plan.is::<WindowAggExec>()
+        || plan.is::<PassThroughExec<KeptRows>>()
 }

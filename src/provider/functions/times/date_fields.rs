@@ -8,13 +8,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::datatypes::{DataType, Field, Int32Type, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
-use datafusion::functions::datetime::date_part;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility, lit,
 };
 
+use crate::provider::functions::times::duration_parts::{DatePart, DurationPart};
 use crate::provider::functions::times::text_dates;
 
 /// The functions, each with the field of `date_part` that it returns.
@@ -63,8 +63,10 @@ impl ScalarUDFImpl for DateField {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Int32)
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let part = types.first();
+        let part = part.and_then(|data_type| DurationPart::of_name(self.field, data_type));
+        Ok(part.map_or(DataType::Int32, DurationPart::data_type))
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -84,7 +86,8 @@ impl ScalarUDFImpl for DateField {
         }
         let mut all = vec![lit(self.field)];
         all.extend(arguments);
-        Ok(ExprSimplifyResult::Simplified(date_part().call(all)))
+        let part = ScalarUDF::from(DatePart::new());
+        Ok(ExprSimplifyResult::Simplified(part.call(all)))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -179,5 +182,5 @@ fn field_of(field: &str, mut arguments: ScalarFunctionArgs) -> Result<ColumnarVa
     let name = Field::new("field", DataType::Utf8, false);
     arguments.arg_fields.insert(0, Arc::new(name));
     arguments.return_field = Arc::new(Field::new(field, DataType::Int32, true));
-    date_part().invoke_with_args(arguments)
+    DatePart::new().invoke_with_args(arguments)
 }

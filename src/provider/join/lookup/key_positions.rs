@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -14,6 +12,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use crate::grid::{Axis, Selection};
 use crate::provider::join::lookup::distinct_keys::DistinctKeys;
 use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY, evaluate};
+use crate::provider::join::negative_zeros::has_negative_zero;
 use crate::provider::source::{GridSelection, GridSource};
 
 /// The indices along the axis of another grid at which the values of a key are the coordinates.
@@ -79,19 +78,6 @@ impl KeyPositions {
             coordinates: coordinates.values.swap_remove(0),
         }))
     }
-}
-
-/// Returns `true` if an array of floating-point numbers has -0.0.
-fn has_negative_zero(values: &ArrayRef) -> bool {
-    let is_float = values.data_type().is_floating();
-    let Some(values) = is_float
-        .then(|| cast(values, &DataType::Float64).ok())
-        .flatten()
-    else {
-        return false;
-    };
-    let mut values = values.as_primitive::<Float64Type>().iter().flatten();
-    values.any(|value| value == 0.0 && value.is_sign_negative())
 }
 
 /// Returns, for every selected combination of indices along the axes of a predicate over dimensions, `true` if the predicate

@@ -5,15 +5,18 @@ mod coarse_times;
 mod compared_zones;
 mod duration_windows;
 mod durations;
+mod filtered_windows;
 mod fixed_sizes;
 mod nearest;
 mod repeated_sort_keys;
 mod rewrites;
+mod similar_patterns;
 mod unordered_casts;
 mod written_times;
 
 pub(crate) use bounded_functions::BoundedFunctions;
 pub(crate) use nearest::ResolveNearest;
+pub(crate) use repeated_sort_keys::RepeatedSortKeys;
 pub(crate) use rewrites::ExpressionRewrites;
 
 use coarse_times::CoarseTimes;
@@ -21,7 +24,7 @@ use compared_zones::ComparedZones;
 use duration_windows::DurationWindows;
 use durations::ComparedDurations;
 use fixed_sizes::FixedSizes;
-use repeated_sort_keys::RepeatedSortKeys;
+use similar_patterns::SimilarPatterns;
 use unordered_casts::UnorderedCasts;
 use written_times::WrittenTimes;
 

@@ -25,6 +25,13 @@ impl FunctionRewrite for RepeatedSortKeys {
         _schema: &DFSchema,
         _config: &ConfigOptions,
     ) -> Result<Transformed<Expr>> {
+        Self::of_aggregate(expr)
+    }
+}
+
+impl RepeatedSortKeys {
+    /// Leaves out repeated keys in the ORDER BY of an aggregate. Returns other expressions as they are.
+    pub fn of_aggregate(expr: Expr) -> Result<Transformed<Expr>> {
         let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expr else {
             return Ok(Transformed::no(expr));
         };
@@ -32,9 +39,7 @@ impl FunctionRewrite for RepeatedSortKeys {
         let expr = Expr::AggregateFunction(AggregateFunction { func, params });
         Ok(Transformed::new_transformed(expr, is_changed))
     }
-}
 
-impl RepeatedSortKeys {
     /// Leaves out repeated keys in the ORDER BY of DISTINCT ON, which becomes an aggregate.
     pub fn of_distinct(node: LogicalPlan) -> LogicalPlan {
         match node {

@@ -8,14 +8,16 @@ use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::provider::rules::analysis::filtered_windows::without_filters;
 use crate::provider::rules::analysis::{
     CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, RepeatedSortKeys,
-    UnorderedCasts, WrittenTimes,
+    SimilarPatterns, UnorderedCasts, WrittenTimes,
 };
 use crate::provider::rules::names::change_expressions;
 
 /// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`],
-/// [`DurationWindows`], [`UnorderedCasts`] and [`RepeatedSortKeys`] to the expressions of a plan.
+/// [`DurationWindows`], [`UnorderedCasts`], [`RepeatedSortKeys`] and [`SimilarPatterns`] to the
+/// expressions of a plan, and [`without_filters`] to its windows.
 ///
 /// DataFusion 55 applies the rewrites that an analyzer has itself, but loses the names of columns in
 /// ROLLUP, CUBE and GROUPING SETS.
@@ -28,7 +30,7 @@ impl AnalyzerRule for ExpressionRewrites {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrites: [&dyn FunctionRewrite; 8] = [
+        let rewrites: [&dyn FunctionRewrite; 9] = [
             &FixedSizes,
             &WrittenTimes,
             &ComparedZones,
@@ -37,6 +39,7 @@ impl AnalyzerRule for ExpressionRewrites {
             &DurationWindows,
             &UnorderedCasts,
             &RepeatedSortKeys,
+            &SimilarPatterns,
         ];
         let plan = plan.transform_up_with_subqueries(|node| {
             let mut schema = merge_schema(&node.inputs());
@@ -45,7 +48,7 @@ impl AnalyzerRule for ExpressionRewrites {
                 let columns = DFSchema::try_from_qualified_schema(table, &scan.source.schema())?;
                 schema.merge(&columns);
             }
-            let node = RepeatedSortKeys::of_distinct(node);
+            let node = without_filters(RepeatedSortKeys::of_distinct(node))?;
             change_expressions(node, |expression| {
                 expression.transform_up(|one| {
                     let unchanged = Transformed::no(one);

@@ -2,12 +2,13 @@
 //!
 //! DataFusion plans such an `IN` as a mark join, whose mark is true or false, but never NULL:
 //! `x NOT IN (SELECT y ...) OR p` keeps rows where `x` or a `y` is NULL. This rule adds the cases
-//! in which the result is NULL to the predicate.
+//! in which the result is NULL to the predicate. A correlated `NOT IN` that is a
+//! conjunct of its own becomes `NOT EXISTS`, because DataFusion's null-aware anti join has only one key.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -55,15 +56,26 @@ fn has_subquery(expression: &Expr) -> Result<bool> {
 }
 
 /// Rewrites the `IN` subqueries of a conjunct so that they can be NULL. A conjunct that is nothing
-/// but `IN` or `NOT IN` stays, because DataFusion plans it as a semi join or a null-aware anti
-/// join.
+/// but `IN`, or `NOT IN` over a subquery that is not correlated, stays, because DataFusion plans it
+/// as a semi join or a null-aware anti join.
 fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
-    let is_alone = match &conjunct {
-        Expr::InSubquery(_) => true,
-        Expr::Not(inner) => matches!(inner.as_ref(), Expr::InSubquery(_)),
-        _ => false,
+    let alone = match &conjunct {
+        Expr::InSubquery(found) => Some((found, found.negated)),
+        Expr::Not(inner) => match inner.as_ref() {
+            Expr::InSubquery(found) => Some((found, !found.negated)),
+            _ => None,
+        },
+        _ => None,
     };
-    if is_alone || !depends_on_null(&conjunct)? {
+    if let Some((found, is_negated)) = alone {
+        let is_rewritten =
+            is_negated && !found.subquery.outer_ref_columns.is_empty() && keeps_rows(found)?;
+        return match is_rewritten {
+            true => not_exists(found, schema),
+            false => Ok(conjunct),
+        };
+    }
+    if !depends_on_null(&conjunct)? {
         return Ok(conjunct);
     }
     let predicate = conjunct.transform_up(|one| match one {
@@ -85,6 +97,63 @@ fn depends_on_null(predicate: &Expr) -> Result<bool> {
         Expr::InSubquery(found) if !found.negated => has_subquery(&found.expr),
         other => has_subquery(other),
     }
+}
+
+/// Returns `true` if a predicate on the rows of a correlated subquery may be applied before the predicates that correlate it,
+/// which DataFusion 55 moves up: above limits, windows and aggregations without groups, this gives other rows. It also takes
+/// a column of the outer query for one of the subquery that has the same name and table.
+fn keeps_rows(found: &InSubquery) -> Result<bool> {
+    let columns = found.expr.column_refs();
+    let changes = found.subquery.subquery.exists(|node| {
+        let moves = match node {
+            LogicalPlan::Limit(_) | LogicalPlan::Window(_) => true,
+            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+            _ => false,
+        };
+        Ok(moves
+            || columns
+                .iter()
+                .any(|column| node.schema().has_column(column)))
+    })?;
+    Ok(!changes)
+}
+
+/// Returns a predicate that is true where `x NOT IN (q)` is: no row of `q` equals `x`, none is NULL, and `x` is not NULL unless
+/// `q` is empty.
+fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let rows = &found.subquery;
+    let (table, item) = rows.subquery.schema().qualified_field(0);
+    let item_column = Expr::Column(Column::new(table.cloned(), item.name()));
+    let mut references = rows.outer_ref_columns.clone();
+    let value = found.expr.as_ref().clone().transform_up(|one| {
+        let Expr::Column(column) = one else {
+            return Ok(Transformed::no(one));
+        };
+        let field = Arc::clone(schema.field_from_column(&column)?);
+        let reference = Expr::OuterReferenceColumn(field, column);
+        references.push(reference.clone());
+        Ok(Transformed::yes(reference))
+    })?;
+    let those = |predicate: Expr| {
+        let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&rows.subquery));
+        rows.filter(predicate)?.build()
+    };
+    let equal = Subquery {
+        subquery: Arc::new(those(item_column.clone().eq(value.data))?),
+        outer_ref_columns: references,
+        spans: rows.spans.clone(),
+    };
+    let mut predicate = Expr::Exists(Exists::new(equal, true));
+    if item.is_nullable() {
+        let null = exists(rows, those(item_column.is_null())?)?;
+        predicate = predicate.and(Expr::Not(Box::new(null)));
+    }
+    if found.expr.nullable(schema).unwrap_or(true) {
+        let any = exists(rows, rows.subquery.as_ref().clone())?;
+        let is_known = found.expr.as_ref().clone().is_not_null();
+        predicate = predicate.and(is_known.or(Expr::Not(Box::new(any))));
+    }
+    Ok(predicate)
 }
 
 /// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`.

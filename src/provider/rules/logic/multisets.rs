@@ -15,12 +15,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::provider::rules::logic::zero_partitions::KEY;
 use crate::provider::rules::logic::zeros::with_positive_zero;
 
 /// The column with the row number among equal rows.
 const NUMBER: &str = "__row_of_equals";
-/// The prefix of computed columns by which equal rows are numbered.
-const KEY: &str = "__key_of_equals_";
 
 /// A rule that makes `EXCEPT ALL` and `INTERSECT ALL` count equal rows.
 #[derive(Debug, Default)]

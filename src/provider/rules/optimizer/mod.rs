@@ -1,7 +1,14 @@
-//! Rules of the logical optimizer: long conjunctions, and rules that run in the places of DataFusion's.
+//! Rules of the logical optimizer: long conjunctions, LATERAL subqueries, keys of sorts and the nullability of columns, and
+//! rules that run in the places of DataFusion's.
 
 mod conjunctions;
 mod join_keys;
+mod laterals;
+mod nullability;
+mod sort_keys;
 
 pub(crate) use conjunctions::BalancedConjunctions;
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
+pub(crate) use laterals::IndependentLaterals;
+pub(crate) use nullability::AgreedNullability;
+pub(crate) use sort_keys::SimplifiedSortKeys;

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::provider::sql::execution::explain_prepared;
 #[cfg(feature = "remote")]
 use crate::provider::sql::urls::hide_secrets;
 use crate::provider::sql::using_keys::scope::{FromClause, Scope};
@@ -24,7 +25,9 @@ use crate::provider::sql::using_keys::syntax::{
     mentions, normalize, put_queries, replace_in, take_queries, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{budget, cast_names, copied_types, groups, many_columns, resets};
+use crate::provider::sql::{
+    budget, cast_names, column_lists, copied_types, grouping_sets, groups, many_columns, resets,
+};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
@@ -40,8 +43,10 @@ use crate::provider::sql::{budget, cast_names, copied_types, groups, many_column
 /// - `CREATE SCHEMA` and `SHOW COLUMNS` know that the groups of files are schemas.
 /// - Passwords and signatures in URLs that stand for tables are kept out of the plan.
 /// - If two selected expressions have the same name, as a cast has that of its operand, casts without an alias are named
-///   after their text.
+///   after their text. A list of column names, as in `WITH t(a, b) AS (SELECT 0, 0)`, names them, too.
+/// - `EXPLAIN EXECUTE` explains the plan of the prepared statement.
 /// - Parameters of `PREPARE` without types have the types of their values.
+/// - ROLLUP, CUBE and GROUPING SETS may contain parameters, and positions of selected columns.
 /// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
 ///   expressions.
 ///
@@ -66,19 +71,21 @@ use crate::provider::sql::{budget, cast_names, copied_types, groups, many_column
 /// Fails if the statement exceeds its budget, or cannot be parsed or planned.
 pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     match plan(state, sql, false).await {
-        Err(error) if cast_names::has_duplicate_names(&error) => {
+        Err(error) if column_lists::has_duplicate_names(&error) => {
             plan(state, sql, true).await.map_err(|_| error)
         }
         planned => planned,
     }
 }
 
-/// Plans a statement. With `names_casts`, selected casts are named after their text.
-async fn plan(state: &SessionState, sql: &str, names_casts: bool) -> Result<LogicalPlan> {
+/// Plans a statement. With `names_items`, selected casts are named after their text, and items below a list of column names have
+/// names of their own.
+async fn plan(state: &SessionState, sql: &str, names_items: bool) -> Result<LogicalPlan> {
     let mut statement = budget::parse(state, sql)?;
     resets::check(&statement)?;
-    if names_casts {
+    if names_items {
         cast_names::name_casts(&mut statement);
+        column_lists::name_items(&mut statement);
     }
     #[cfg(feature = "remote")]
     hide_secrets(state, &mut statement);
@@ -113,8 +120,10 @@ async fn plan(state: &SessionState, sql: &str, names_casts: bool) -> Result<Logi
         // DataFusion has inferred these types from other operands: in `lat > $1`, that of `lat`. EXECUTE would cast 0.5 to it.
         prepare.fields.clear();
     }
+    let plan = explain_prepared(state, plan)?;
     budget::check_plan(state.config_options(), &plan)?;
     copied_types::check(&plan)?;
+    let plan = grouping_sets::name_parameters(plan)?;
     Ok(groups::create_beside_groups(state, plan))
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use arrow::array::builder::NullBufferBuilder;
 use arrow::array::{
     Array, ArrayRef, MutableArrayData, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    UInt32Array, make_array,
+    UInt32Array, downcast_integer, downcast_temporal, make_array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int64Type, TimeUnit,
+    UInt64Type,
 };
 use datafusion::common::{Result, internal_err};
 
@@ -49,6 +50,8 @@ struct Kernel<S, T: ArrowPrimitiveType> {
     /// The result over an empty frame; null if `None`.
     of_nothing: Option<T::Native>,
     lanes: usize,
+    /// The type of the results, with the time zone of times.
+    data_type: DataType,
     values: Vec<T::Native>,
     nulls: NullBufferBuilder,
 }
@@ -75,7 +78,8 @@ impl<S: SeriesState, T: ArrowPrimitiveType> SeriesKernel for Kernel<S, T> {
 
     fn finish(&mut self) -> ArrayRef {
         let values = std::mem::take(&mut self.values);
-        Arc::new(PrimitiveArray::<T>::new(values.into(), self.nulls.finish()))
+        let values = PrimitiveArray::<T>::new(values.into(), self.nulls.finish());
+        Arc::new(values.with_data_type(self.data_type.clone()))
     }
 }
 
@@ -102,6 +106,7 @@ fn kernel(
     fn new<S: SeriesState + 'static, T: ArrowPrimitiveType>(
         aggregate: &SeriesAggregate,
         lanes: usize,
+        data_type: DataType,
         of_nothing: Option<T::Native>,
         append: impl Fn(&S, &S, &mut Vec<T::Native>, &mut NullBufferBuilder) + Send + 'static,
     ) -> Box<dyn SeriesKernel> {
@@ -110,6 +115,7 @@ fn kernel(
             append: Box::new(append),
             of_nothing,
             lanes,
+            data_type,
             values: Vec::new(),
             nulls: NullBufferBuilder::new(0),
         })
@@ -117,27 +123,40 @@ fn kernel(
 
     macro_rules! sum {
         ($number:ty, $result:ty, $append:expr) => {
-            new::<Sums<$number>, $result>(aggregate, lanes, None, move |one, other, to, nulls| {
-                let append: fn(&Sums<$number>, &Sums<$number>, &mut Vec<_>) = $append;
-                append(one, other, to);
-                let counts = (&one.counts, &other.counts);
-                append_validity(counts, |visit| one.each_count(other, visit), lanes, nulls);
-            })
+            new::<Sums<$number>, $result>(
+                aggregate,
+                lanes,
+                <$result>::DATA_TYPE,
+                None,
+                move |one, other, to, nulls| {
+                    let append: fn(&Sums<$number>, &Sums<$number>, &mut Vec<_>) = $append;
+                    append(one, other, to);
+                    let counts = (&one.counts, &other.counts);
+                    append_validity(counts, |visit| one.each_count(other, visit), lanes, nulls);
+                },
+            )
         };
     }
 
     fn extreme<T: ArrowPrimitiveType, const IS_MAX: bool>(
         aggregate: &SeriesAggregate,
+        data_type: &DataType,
         lanes: usize,
     ) -> Box<dyn SeriesKernel>
     where
         T::Native: Keyed,
     {
-        new::<Extremes<T, IS_MAX>, T>(aggregate, lanes, None, move |one, other, to, nulls| {
-            one.append(other, to);
-            let counts = (one.counts(), other.counts());
-            append_validity(counts, |visit| one.each_count(other, visit), lanes, nulls);
-        })
+        new::<Extremes<T, IS_MAX>, T>(
+            aggregate,
+            lanes,
+            data_type.clone(),
+            None,
+            move |one, other, to, nulls| {
+                one.append(other, to);
+                let counts = (one.counts(), other.counts());
+                append_validity(counts, |visit| one.each_count(other, visit), lanes, nulls);
+            },
+        )
     }
 
     fn extreme_of<const IS_MAX: bool>(
@@ -145,28 +164,37 @@ fn kernel(
         data_type: &DataType,
         lanes: usize,
     ) -> Result<Box<dyn SeriesKernel>> {
-        Ok(match data_type {
-            DataType::Int8 => extreme::<Int8Type, IS_MAX>(aggregate, lanes),
-            DataType::Int16 => extreme::<Int16Type, IS_MAX>(aggregate, lanes),
-            DataType::Int32 => extreme::<Int32Type, IS_MAX>(aggregate, lanes),
-            DataType::Int64 => extreme::<Int64Type, IS_MAX>(aggregate, lanes),
-            DataType::UInt8 => extreme::<UInt8Type, IS_MAX>(aggregate, lanes),
-            DataType::UInt16 => extreme::<UInt16Type, IS_MAX>(aggregate, lanes),
-            DataType::UInt32 => extreme::<UInt32Type, IS_MAX>(aggregate, lanes),
-            DataType::UInt64 => extreme::<UInt64Type, IS_MAX>(aggregate, lanes),
-            DataType::Float32 => extreme::<Float32Type, IS_MAX>(aggregate, lanes),
-            DataType::Float64 => extreme::<Float64Type, IS_MAX>(aggregate, lanes),
-            other => return internal_err!("a window over an axis has no extreme of {other}"),
+        macro_rules! of {
+            ($type:ty) => {
+                extreme::<$type, IS_MAX>(aggregate, data_type, lanes)
+            };
+        }
+        Ok(downcast_integer! {
+            data_type => (of),
+            DataType::Float32 => of!(Float32Type),
+            DataType::Float64 => of!(Float64Type),
+            DataType::Duration(TimeUnit::Second) => of!(DurationSecondType),
+            DataType::Duration(TimeUnit::Millisecond) => of!(DurationMillisecondType),
+            DataType::Duration(TimeUnit::Microsecond) => of!(DurationMicrosecondType),
+            DataType::Duration(TimeUnit::Nanosecond) => of!(DurationNanosecondType),
+            other => downcast_temporal! {
+                other => (of),
+                other => return internal_err!("a window over an axis has no extreme of {other}"),
+            },
         })
     }
 
     Ok(match aggregate.function {
-        SeriesFunction::Count => {
-            new::<CellCounts, Int64Type>(aggregate, lanes, Some(0), move |one, other, to, nulls| {
+        SeriesFunction::Count => new::<CellCounts, Int64Type>(
+            aggregate,
+            lanes,
+            DataType::Int64,
+            Some(0),
+            move |one, other, to, nulls| {
                 append_counts(one, other, lanes, to);
                 nulls.append_n_non_nulls(lanes);
-            })
-        }
+            },
+        ),
         SeriesFunction::FloatSum => {
             sum!(f64, Float64Type, |one, other, to| one.append_sums(
                 other,
@@ -194,16 +222,20 @@ fn kernel(
         }
         SeriesFunction::Min => extreme_of::<false>(aggregate, data_type, lanes)?,
         SeriesFunction::Max => extreme_of::<true>(aggregate, data_type, lanes)?,
-        SeriesFunction::Deviation { is_sample, is_root } => {
-            new::<Moments, Float64Type>(aggregate, lanes, None, move |one, other, to, nulls| {
+        SeriesFunction::Deviation { is_sample, is_root } => new::<Moments, Float64Type>(
+            aggregate,
+            lanes,
+            DataType::Float64,
+            None,
+            move |one, other, to, nulls| {
                 one.each(other, |count, squares| {
                     let least = 1 + u32::from(is_sample);
                     let variance = squares / f64::from(count.max(least) - least + 1);
                     to.push(if is_root { variance.sqrt() } else { variance });
                     nulls.append(count >= least);
                 });
-            })
-        }
+            },
+        ),
     })
 }
 

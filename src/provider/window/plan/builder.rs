@@ -26,6 +26,7 @@ use crate::provider::source::for_columns;
 use crate::provider::window::plan::frames::{self, Pick, reversed};
 use crate::provider::window::plan::needs::{PlaneNeeds, mirrored, mirrored_planes};
 use crate::provider::window::plan::order::{SeriesRows, WindowInput};
+use crate::provider::window::plan::rule::has_filter;
 use crate::provider::window::plan::spec::{
     OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, WindowSpec, planes_being_read, width,
 };
@@ -126,8 +127,7 @@ impl<'a> SpecBuilder<'a> {
                 let sliding = any.downcast_ref::<SlidingAggregateWindowExpr>()?;
                 Some(sliding.get_aggregate_expr())
             });
-        // DataFusion keeps the predicate of a FILTER clause to itself.
-        if aggregate.is_some() && !format!("{window:?}").ends_with("filter: None }") {
+        if aggregate.is_some() && has_filter(window) {
             return Ok(None);
         }
         let mut is_along_axis = true;
@@ -394,9 +394,12 @@ fn function_of(
     } else if inner.is::<Avg>() {
         return is_float.then_some(SeriesFunction::Mean);
     } else if let Some(is_max) = is_max(inner.as_ref()) {
-        let is_number =
-            data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64);
-        return (is_number && data_type == result).then_some(match is_max {
+        let is_ordered = match data_type {
+            DataType::Float32 | DataType::Float64 => true,
+            DataType::Interval(_) => false,
+            other => other.is_integer() || other.is_temporal(),
+        };
+        return (is_ordered && data_type == result).then_some(match is_max {
             true => SeriesFunction::Max,
             false => SeriesFunction::Min,
         });

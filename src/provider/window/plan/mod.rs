@@ -3,9 +3,11 @@
 mod builder;
 #[cfg(feature = "cluster")]
 mod divided;
+mod first_ranks;
 mod frames;
 pub(in crate::provider::window) mod needs;
 mod order;
 pub(crate) mod rule;
 pub(in crate::provider::window) mod spec;
 pub(in crate::provider::window) mod tiles;
+pub(crate) mod totals;

@@ -79,10 +79,10 @@ impl PhysicalOptimizerRule for AxisWindows {
 }
 
 /// The windows of an operator, and its input.
-type Windows<'a> = (&'a [Arc<dyn WindowExpr>], &'a Arc<dyn ExecutionPlan>);
+pub(super) type Windows<'a> = (&'a [Arc<dyn WindowExpr>], &'a Arc<dyn ExecutionPlan>);
 
 /// Returns the windows and the input of a window operator of DataFusion.
-fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
+pub(super) fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
     if let Some(windows) = plan.downcast_ref::<BoundedWindowAggExec>() {
         return windows
             .state_observer()
@@ -93,8 +93,13 @@ fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
     Some((windows.window_expr(), windows.input()))
 }
 
+/// Returns `true` if an aggregate over a window has a FILTER clause, whose predicate DataFusion keeps to itself.
+pub(super) fn has_filter(window: &Arc<dyn WindowExpr>) -> bool {
+    !format!("{window:?}").ends_with("filter: None }")
+}
+
 /// Returns a window operator like `node`, with other windows or another input.
-fn like(
+pub(super) fn like(
     node: &Arc<dyn ExecutionPlan>,
     windows: Vec<Arc<dyn WindowExpr>>,
     input: Arc<dyn ExecutionPlan>,

@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use self::verify::reactions;
 use serde_json::Value;
 use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
+use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 use tetration::catalog::TetPackage;
 
 pub(super) fn data(name: &str) -> PathBuf {
@@ -166,6 +167,32 @@ fn repair_changes_only_bytes_after_the_payloads() {
     let broken = tet(&["repair", file, "--apply"]);
     assert_eq!(broken.status.code(), Some(1));
     assert!(text(&broken.stdout).contains("none of which can be repaired"));
+}
+
+/// The format has no checksums: a cell outside of its zone map may itself be damaged.
+#[test]
+fn repair_names_the_chunk_that_does_not_match_its_zone_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let spec = DatasetSpec::new("raw", Dtype::U8, &[4], &[2]);
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer.embed_zone_maps();
+    writer.write_dataset(0, &[11, 12, 13, 14]).unwrap();
+    writer.finish().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let cells = bytes.windows(2).position(|window| window == [13, 14]);
+    bytes[cells.unwrap()] = 200;
+    fs::write(&path, bytes).unwrap();
+    for argument in ["--json", "--apply"] {
+        let told = tet(&["repair", path.to_str().unwrap(), argument]);
+        assert!(told.status.success(), "{told:?}");
+        let told = text(&told.stdout).replace('\\', "");
+        assert!(
+            told.contains("of dataset \"raw\", chunk [1]: rebuild"),
+            "{told}"
+        );
+        assert!(told.contains("compare them with their source"), "{told}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! References of kerchunk and VirtualiZarr, which open as the Zarr hierarchy that they describe: JSON
 //! documents, and directories of Parquet files.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::prelude::SessionConfig;
@@ -69,6 +69,7 @@ impl Format for ReferenceFormat {
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
         let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
+        let absolute = without_parents(absolute);
         let local = RemoteStore::new(Arc::new(LocalFileSystem::new()) as Arc<dyn ObjectStore>);
         let place_of = {
             let (path, local, session) = (path.to_path_buf(), local.clone(), session.clone());
@@ -198,7 +199,7 @@ fn of_path(
     file: &str,
     is_within: bool,
 ) -> Result<RemotePlace, Error> {
-    let path: PathBuf = directory.join(file);
+    let path = without_parents(directory.join(file));
     if is_within {
         let target = path.canonicalize().map_err(Error::io(&path, "open"))?;
         let directory = directory
@@ -213,4 +214,28 @@ fn of_path(
     let location = ObjectPath::from_absolute_path(&path)
         .map_err(|error| Error::invalid(&path, error.to_string()))?;
     Ok(RemotePlace::new(local.clone(), location, path))
+}
+
+/// Returns a path without `..`, which the names of objects cannot contain. The file itself need not exist.
+fn without_parents(path: PathBuf) -> PathBuf {
+    if !path.components().any(|part| part == Component::ParentDir) {
+        return path;
+    }
+    // `..` of a symbolic link to a directory is the parent of its target.
+    let found = match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => above.canonicalize().map(|above| above.join(name)),
+        _ => path.canonicalize(),
+    };
+    found.unwrap_or_else(|_| {
+        let mut plain = PathBuf::new();
+        for part in path.components() {
+            match part {
+                Component::ParentDir => {
+                    plain.pop();
+                }
+                part => plain.push(part),
+            }
+        }
+        plain
+    })
 }

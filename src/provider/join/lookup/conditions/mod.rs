@@ -111,11 +111,12 @@ impl Conditions {
     /// join, those of the probe side over the table.
     ///
     /// Returns `None` if the join has no condition over dimensions beside its keys, if the keys are
-    /// enough to find its matches, if a key is not an expression over a single dimension, or if the
-    /// array is in several files.
+    /// enough to find its matches, if a key is not an expression over a single dimension, if NULL keys
+    /// are equal, or if the array is in several files.
     /// Conjuncts can remain only in inner joins.
     pub fn try_new(join: &Joined, on: &JoinOn, probe: &Side) -> Result<Option<Self>> {
-        let Some(filter) = join.filter.as_ref().filter(|_| probe.others.is_empty()) else {
+        let is_supported = probe.others.is_empty() && !join.are_nulls_equal;
+        let Some(filter) = join.filter.as_ref().filter(|_| is_supported) else {
             return Ok(None);
         };
         let table = probe.below.node.source().schema();

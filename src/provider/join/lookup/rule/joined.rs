@@ -11,10 +11,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 
+use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::plans::below::{columns_in, replace_columns};
 use crate::provider::plans::conjunction::conjunction_opt;
 use crate::provider::rules::nested_loops::is_recursive;
 use crate::provider::rules::probe_sides::rows;
+use crate::provider::source::GridSelection;
 
 /// A hash join or a nested-loop join. Its left input is the build side.
 pub(in crate::provider::join::lookup) struct Joined {
@@ -26,6 +28,8 @@ pub(in crate::provider::join::lookup) struct Joined {
     /// The keys of a hash join; empty for a nested-loop join.
     pub on: JoinOn,
     pub filter: Option<JoinFilter>,
+    /// `true` if two NULL keys are equal.
+    pub are_nulls_equal: bool,
     projection: Option<Vec<usize>>,
 }
 
@@ -34,10 +38,7 @@ impl Joined {
     /// lookup join replaces, whatever its inputs.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let join = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-            if join.fetch().is_some()
-                || join.null_aware
-                || join.null_equality() != NullEquality::NullEqualsNothing
-            {
+            if join.fetch().is_some() || join.null_aware {
                 return Ok(None);
             }
             Self {
@@ -47,6 +48,7 @@ impl Joined {
                 kind: *join.join_type(),
                 on: join.on().to_vec(),
                 filter: join.filter().cloned(),
+                are_nulls_equal: join.null_equality() == NullEquality::NullEqualsNull,
                 projection: join.projection.as_ref().map(|columns| columns.to_vec()),
             }
         } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
@@ -57,6 +59,7 @@ impl Joined {
                 kind: *join.join_type(),
                 on: Vec::new(),
                 filter: join.filter().cloned(),
+                are_nulls_equal: false,
                 projection: join.projection().as_ref().map(|columns| columns.to_vec()),
             }
         } else {
@@ -132,6 +135,17 @@ impl Joined {
                 | JoinType::LeftAnti
                 | JoinType::RightSemi
         )
+    }
+
+    /// Evaluates the keys of the probe side on the axes of its grids, as [`ProbeKeys::of_cells`] does. Also returns `None` if one
+    /// of them is null on a selected coordinate and would match a null key of the build side.
+    pub fn keys_of_cells(
+        &self,
+        keys: &[Arc<dyn PhysicalExpr>],
+        grids: &[GridSelection],
+    ) -> Result<Option<ProbeKeys>> {
+        let keys = ProbeKeys::of_cells(keys, grids)?;
+        Ok(keys.filter(|keys| !(self.are_nulls_equal && keys.has_nulls())))
     }
 
     /// Returns the conjuncts of the filter beside the keys, over the columns of the filter.

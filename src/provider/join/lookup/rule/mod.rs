@@ -42,7 +42,7 @@ const MAX_PER_CELL: u64 = 4;
 /// - a key uses an attribute of the array or is volatile, or there are too many distinct keys,
 /// - a join other than an inner join has a condition over attributes, or one that may fail on rows
 ///   that do not match, or
-/// - the join is a mark join, is null-aware, treats NULL keys as equal, or has a limit.
+/// - the join is a mark join, is null-aware or has a limit, or treats NULL keys as equal and has some on the array.
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule after
 /// [`ZipJoins`](crate::provider::join::zip::ZipJoins).
@@ -138,7 +138,7 @@ fn operator_of(
     } else {
         let is_taken = !on.is_empty() && (join.kind == JoinType::Inner || join.filter.is_none());
         let Some(of_cells) = is_taken
-            .then(|| ProbeKeys::of_cells(&keys, &probe.grids()))
+            .then(|| join.keys_of_cells(&keys, &probe.grids()))
             .transpose()?
             .flatten()
         else {

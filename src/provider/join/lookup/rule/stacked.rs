@@ -7,7 +7,6 @@ use datafusion::config::ConfigOptions;
 
 use crate::provider::join::lookup::build::{BuildKeys, Matching};
 use crate::provider::join::lookup::key_index_grid::KEY_INDEX;
-use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
 use crate::provider::join::lookup::rule::extension::{Extension, GridColumns};
@@ -40,7 +39,7 @@ pub(in crate::provider::join::lookup) fn operator(
             return Ok(None);
         }
     }
-    let Some(of_cells) = ProbeKeys::of_cells(&keys, &columns.grids)? else {
+    let Some(of_cells) = join.keys_of_cells(&keys, &columns.grids)? else {
         return Ok(None);
     };
 

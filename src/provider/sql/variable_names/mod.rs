@@ -1,11 +1,13 @@
 //! Plans statements that refer to the values of an array by the name of the array.
 
+mod qualified;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use datafusion::common::{
-    Column, DataFusionError, Result, SchemaError, Span, TableReference, plan_err,
-};
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DataFusionError, Result, SchemaError, Span, TableReference, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
@@ -35,13 +37,14 @@ pub(crate) async fn plan_statement(
     mut statement: Statement,
 ) -> Result<LogicalPlan> {
     match state.statement_to_plan(statement.clone()).await {
-        Err(error) if not_found(&error).is_some() => {}
+        Err(error) if is_about_columns(&error) => {}
         result => return result,
     }
     // Errors locate a missing column in the statement only if spans are collected.
     let mut state = state.clone();
     state.config_mut().options_mut().sql_parser.collect_spans = true;
     let variables = Variables::of(&state, &statement).await?;
+    qualified::replace(&variables, &mut statement);
     for _ in 0..MAX_CLAUSES {
         let error = match state.statement_to_plan(statement.clone()).await {
             Err(error) => error,
@@ -57,29 +60,50 @@ pub(crate) async fn plan_statement(
     state.statement_to_plan(statement).await
 }
 
-/// Returns the column that is missing according to an error.
-fn not_found(error: &DataFusionError) -> Option<&Column> {
-    match error.find_root() {
-        DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
-            SchemaError::FieldNotFound { field, .. } => Some(field),
-            _ => None,
-        },
-        _ => None,
-    }
+/// Returns `true` if the name of an array may be the cause of an error.
+fn is_about_columns(error: &DataFusionError) -> bool {
+    matches!(
+        error.find_root(),
+        DataFusionError::SchemaError(..) | DataFusionError::Plan(_)
+    )
 }
 
-/// Returns the column that is missing according to an error, and its location in the statement.
-fn missing_column(error: &DataFusionError) -> Option<(Column, Span)> {
-    let column = not_found(error)?;
+/// Returns the unqualified column that is missing according to an error, and its location in the statement.
+fn missing_column(error: &DataFusionError) -> Option<(String, Span)> {
+    let DataFusionError::SchemaError(inner, _) = error.find_root() else {
+        return None;
+    };
+    let SchemaError::FieldNotFound { field: column, .. } = inner.as_ref() else {
+        return None;
+    };
     let diagnosed = || error.diagnostic().and_then(|diagnostic| diagnostic.span);
     let span = column.spans().first().or_else(diagnosed)?;
-    Some((column.clone(), span))
+    let is_qualified = column.relation.is_some();
+    (!is_qualified).then(|| (column.name.clone(), span))
+}
+
+/// The array behind a table.
+struct Variable {
+    /// The name of the array in its file.
+    name: String,
+    /// The columns of the table.
+    schema: SchemaRef,
+}
+
+impl Variable {
+    /// Returns `true` if a column name stands for the values of the array.
+    fn is_called(&self, column: &str) -> bool {
+        let name = self.name.to_lowercase();
+        let wanted = column.to_lowercase();
+        let is_name = name == wanted || name.rsplit('/').next() == Some(&wanted);
+        is_name && self.schema.column_with_name(column).is_none()
+    }
 }
 
 /// The arrays behind the tables of a statement.
 struct Variables {
-    /// For every table over one array, the name of the array in its file.
-    names: HashMap<TableReference, String>,
+    /// The array of every table over one array.
+    arrays: HashMap<TableReference, Variable>,
     normalizes: bool,
 }
 
@@ -87,7 +111,7 @@ impl Variables {
     async fn of(state: &SessionState, statement: &Statement) -> Result<Self> {
         let normalizes = state.config_options().sql_parser.enable_ident_normalization;
         let (references, ctes) = resolve_table_references(statement, normalizes)?;
-        let mut names = HashMap::new();
+        let mut arrays = HashMap::new();
         for reference in references {
             // In some part of the statement, the name may refer to the common table expression.
             if ctes.contains(&reference) {
@@ -100,18 +124,41 @@ impl Variables {
                 && let Some(table) = table.downcast_ref::<ArrayTable>()
                 && let Some(name) = table.variable()
             {
-                names.insert(reference, name.to_string());
+                let name = name.to_string();
+                let schema = table.schema();
+                arrays.insert(reference, Variable { name, schema });
             }
         }
-        Ok(Self { names, normalizes })
+        Ok(Self { arrays, normalizes })
     }
 
     fn normalize(&self, ident: &Ident) -> String {
         IdentNormalizer::new(self.normalizes).normalize(ident.clone())
     }
 
+    /// Returns the array behind a table in a FROM clause, unless the clause renames the columns.
+    fn of_table(&self, factor: &TableFactor) -> Option<&Variable> {
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            ..
+        } = factor
+        else {
+            return None;
+        };
+        if alias
+            .as_ref()
+            .is_some_and(|alias| !alias.columns.is_empty())
+        {
+            return None;
+        }
+        let reference = object_name_to_table_reference(name.clone(), self.normalizes).ok()?;
+        self.arrays.get(&reference)
+    }
+
     /// The qualifiers of those tables in a FROM clause whose array has the name of the column.
-    fn qualifiers(&self, from: &[TableWithJoins], column: &Column) -> Vec<Vec<Ident>> {
+    fn qualifiers(&self, from: &[TableWithJoins], column: &str) -> Vec<Vec<Ident>> {
         let mut found = Vec::new();
         for table in from {
             let joined = table.joins.iter().map(|join| &join.relation);
@@ -129,37 +176,39 @@ impl Variables {
         found
     }
 
-    fn qualifier(&self, factor: &TableFactor, column: &Column) -> Option<Vec<Ident>> {
-        let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            ..
-        } = factor
-        else {
+    fn qualifier(&self, factor: &TableFactor, column: &str) -> Option<Vec<Ident>> {
+        let TableFactor::Table { name, alias, .. } = factor else {
             return None;
         };
-        let reference = object_name_to_table_reference(name.clone(), self.normalizes).ok()?;
-        let variable = self.names.get(&reference)?.to_lowercase();
-        let wanted = column.name.to_lowercase();
-        let is_variable = variable == wanted || variable.rsplit('/').next() == Some(&wanted);
-        let qualifier = match alias {
-            Some(alias) => vec![alias.name.clone()],
-            None => name
-                .0
-                .iter()
-                .map(|part| part.as_ident().cloned())
-                .collect::<Option<_>>()?,
+        if !self.of_table(factor)?.is_called(column) {
+            return None;
+        }
+        match alias {
+            Some(alias) => Some(vec![alias.name.clone()]),
+            None => name.0.iter().map(|part| part.as_ident().cloned()).collect(),
+        }
+    }
+
+    /// Returns the name of an item's column in the result.
+    fn name_of(&self, item: &SelectItem) -> String {
+        match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => self.normalize(ident),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(idents)) => idents
+                .last()
+                .map(|ident| self.normalize(ident))
+                .unwrap_or_default(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Gives an item of a SELECT list a name, unless it has one.
+fn name(item: &mut SelectItem, name: String) {
+    if let SelectItem::UnnamedExpr(expr) = item {
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: Ident::with_quote('"', name),
         };
-        let own: Vec<_> = qualifier
-            .iter()
-            .map(|ident| self.normalize(ident))
-            .collect();
-        let is_qualified = match &column.relation {
-            Some(relation) => own.ends_with(&relation.to_vec()),
-            None => true,
-        };
-        (is_variable && is_qualified).then_some(qualifier)
     }
 }
 
@@ -169,14 +218,14 @@ impl Variables {
 /// FROM clause has such a table.
 struct Replacement<'a> {
     variables: &'a Variables,
-    column: Column,
+    column: String,
     span: Span,
     /// The candidates, if several tables match.
     ambiguous: Vec<String>,
 }
 
 impl<'a> Replacement<'a> {
-    fn new(variables: &'a Variables, column: Column, span: Span) -> Self {
+    fn new(variables: &'a Variables, column: String, span: Span) -> Self {
         Self {
             variables,
             column,
@@ -193,7 +242,7 @@ impl<'a> Replacement<'a> {
         }
         plan_err!(
             "'{}' is ambiguous: it could be any of {}",
-            self.column.name,
+            self.column,
             self.ambiguous.join(", ")
         )
     }
@@ -213,7 +262,7 @@ impl<'a> Replacement<'a> {
             return ControlFlow::Continue(());
         }
         if qualifiers.len() > 1 {
-            let column = &self.column.name;
+            let column = &self.column;
             let names = qualifiers.iter().filter_map(|qualifier| qualifier.last());
             self.ambiguous = names.map(|table| format!("{table}.{column}")).collect();
         }
@@ -234,20 +283,9 @@ impl<'a> Replacement<'a> {
     fn replace_in_projection(&self, items: &mut Vec<SelectItem>, qualifier: &[Ident]) -> bool {
         let is_here = self.visit(items, None).is_here;
         for item in items.iter_mut().filter(|_| is_here) {
-            let name = match &*item {
-                SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
-                    self.column.name.clone()
-                }
-                other => other.to_string(),
-            };
-            let is_changed = self.visit(item, Some(qualifier)).is_changed;
-            if let SelectItem::UnnamedExpr(expr) = item
-                && is_changed
-            {
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias: Ident::with_quote('"', name),
-                };
+            let written = self.variables.name_of(item);
+            if self.visit(item, Some(qualifier)).is_changed {
+                name(item, written);
             }
         }
         is_here
@@ -304,21 +342,6 @@ struct Mentions<'a> {
     is_changed: bool,
 }
 
-impl Mentions<'_> {
-    fn is_mention(&self, idents: &[Ident]) -> bool {
-        let normalize = |ident| self.replacement.variables.normalize(ident);
-        let names: Vec<_> = idents.iter().map(normalize).collect();
-        let column = &self.replacement.column;
-        let relation = column.relation.as_ref().map(TableReference::to_vec);
-        match names.split_last() {
-            Some((name, qualifier)) => {
-                *name == column.name && *qualifier == relation.unwrap_or_default()
-            }
-            None => false,
-        }
-    }
-}
-
 impl VisitorMut for Mentions<'_> {
     type Break = ();
 
@@ -333,18 +356,19 @@ impl VisitorMut for Mentions<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let idents = match expr {
-            Expr::Identifier(ident) => std::slice::from_ref(ident),
-            Expr::CompoundIdentifier(idents) => idents.as_slice(),
-            _ => return ControlFlow::Continue(()),
+        let Expr::Identifier(ident) = expr else {
+            return ControlFlow::Continue(());
         };
-        if !self.is_mention(idents) {
+        let Replacement {
+            variables,
+            column,
+            span,
+            ..
+        } = self.replacement;
+        if variables.normalize(ident) != *column {
             return ControlFlow::Continue(());
         }
-        let spans = idents
-            .iter()
-            .filter_map(|ident| Span::try_from_sqlparser_span(ident.span));
-        let is_here = Span::union_iter(spans) == Some(self.replacement.span);
+        let is_here = Span::try_from_sqlparser_span(ident.span) == Some(*span);
         self.is_here |= is_here;
         if let Some(qualifier) = &self.qualifier
             && (is_here || self.depth == 0)

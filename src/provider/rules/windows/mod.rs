@@ -1,0 +1,4 @@
+//! Rules for the window operators of DataFusion.
+
+pub(crate) mod kept_rows;
+pub(crate) mod null_order_keys;

@@ -1,0 +1,283 @@
+//! Tables of `CREATE TABLE`, whose rows count towards the memory limit as long as the table exists.
+
+use std::collections::HashSet;
+use std::fmt::{self, Formatter};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::memory::PartitionData;
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
+use datafusion::common::{
+    Constraints, DataFusionError, Result, exec_err, not_impl_err, plan_err,
+    resources_datafusion_err,
+};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{CreateMemoryTable, Expr, LogicalPlan, TableType};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, execute_stream_partitioned,
+};
+use datafusion::prelude::{DataFrame, SessionContext};
+use futures::StreamExt;
+
+/// Runs `CREATE TABLE` as DataFusion does, and reserves the memory of the rows. The table that `OR REPLACE` replaces stays
+/// until the rows of the new one are known.
+pub(super) async fn create_memory_table(
+    context: &SessionContext,
+    command: CreateMemoryTable,
+) -> Result<()> {
+    if command.temporary {
+        return not_impl_err!("Temporary tables not supported");
+    }
+    let name = command.name;
+    let state = context.state();
+    let input = state.optimize(&command.input)?;
+    let exists = context.table(name.clone()).await.is_ok();
+    match (command.if_not_exists, command.or_replace, exists) {
+        (true, true, true) => return exec_err!("'IF NOT EXISTS' cannot coexist with 'REPLACE'"),
+        (true, false, true) => return Ok(()),
+        (false, false, true) => return exec_err!("Table '{name}' already exists"),
+        _ => {}
+    }
+    let defaults = command.column_defaults.into_iter().collect();
+    let table = MemoryTable::collect(state, input, |rows| {
+        rows.with_constraints(command.constraints)
+            .with_column_defaults(defaults)
+    });
+    let table = table.await?;
+    if exists {
+        context.deregister_table(name.clone())?;
+    }
+    context.register_table(name, Arc::new(table))?;
+    Ok(())
+}
+
+/// A table in memory with a reservation for its rows.
+#[derive(Debug)]
+struct MemoryTable {
+    rows: MemTable,
+    memory: Arc<MemoryReservation>,
+}
+
+impl MemoryTable {
+    /// Creates a table of the rows of a plan.
+    async fn collect(
+        state: SessionState,
+        plan: LogicalPlan,
+        complete: impl FnOnce(MemTable) -> MemTable,
+    ) -> Result<Self> {
+        let schema = Arc::clone(plan.schema().inner());
+        let mut names = HashSet::new();
+        if let Some(field) = schema
+            .fields()
+            .iter()
+            .find(|field| !names.insert(field.name()))
+        {
+            return plan_err!("the table would have two columns named {:?}", field.name());
+        }
+        let frame = DataFrame::new(state, plan);
+        let context = Arc::new(frame.task_ctx());
+        let rows = Arc::new(Reserved::new(
+            MemoryConsumer::new("rows of a table").register(context.memory_pool()),
+        ));
+        let plan = frame.create_physical_plan().await?;
+        let partitions = execute_stream_partitioned(plan, context)?;
+        let tasks: Vec<_> = partitions
+            .into_iter()
+            .map(|partition| {
+                let rows = Arc::clone(&rows);
+                SpawnedTask::spawn(async move { rows.collect(partition).await })
+            })
+            .collect();
+        let mut partitions = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let batches = task.join_unwind().await;
+            partitions
+                .push(batches.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??);
+        }
+        Ok(Self {
+            rows: complete(MemTable::try_new(schema, partitions)?),
+            memory: Arc::new(rows.memory.split(rows.memory.size())),
+        })
+    }
+
+    /// Adapts the reservation after rows were changed or deleted.
+    async fn recount(&self) {
+        let mut counter = RecordBatchMemoryCounter::new();
+        for partition in &self.rows.batches {
+            for batch in partition.read().await.iter() {
+                counter.count_batch(batch);
+            }
+        }
+        self.memory.resize(counter.memory_usage());
+    }
+}
+
+#[async_trait]
+impl TableProvider for MemoryTable {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        self.rows.constraints()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.rows.table_type()
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.rows.get_column_default(column)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.rows.scan(state, projection, filters, limit).await
+    }
+
+    async fn insert_into(
+        &self,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        operation: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Checks the columns and the operation.
+        let checked = self.rows.insert_into(state, Arc::clone(&input), operation);
+        checked.await?;
+        let sink = MemorySink {
+            schema: self.rows.schema(),
+            partitions: self.rows.batches.clone(),
+            memory: Arc::clone(&self.memory),
+        };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+
+    async fn delete_from(
+        &self,
+        state: &dyn Session,
+        filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let result = self.rows.delete_from(state, filters).await;
+        self.recount().await;
+        result
+    }
+
+    async fn update(
+        &self,
+        state: &dyn Session,
+        assignments: Vec<(String, Expr)>,
+        filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let result = self.rows.update(state, assignments, filters).await;
+        self.recount().await;
+        result
+    }
+}
+
+/// Adds rows to a table in memory. If the rows do not fit in the memory limit, none is added.
+#[derive(Debug)]
+struct MemorySink {
+    schema: SchemaRef,
+    partitions: Vec<PartitionData>,
+    memory: Arc<MemoryReservation>,
+}
+
+impl DisplayAs for MemorySink {
+    fn fmt_as(&self, _kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryTable (partitions={})", self.partitions.len())
+    }
+}
+
+#[async_trait]
+impl DataSink for MemorySink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(
+        &self,
+        rows: SendableRecordBatchStream,
+        _context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let added = Reserved::new(self.memory.new_empty());
+        let batches = added.collect(rows).await?;
+        self.check(&batches)?;
+        let count = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        for (batch, partition) in batches.into_iter().zip(self.partitions.iter().cycle()) {
+            partition.write().await.push(batch);
+        }
+        self.memory.grow(added.memory.free());
+        Ok(count as u64)
+    }
+}
+
+impl MemorySink {
+    /// Checks that batches have the types of the table. A batch with another one would make the table unreadable.
+    fn check(&self, batches: &[RecordBatch]) -> Result<()> {
+        for batch in batches {
+            let columns = batch.columns().iter().zip(self.schema.fields());
+            for (column, field) in columns {
+                if column.data_type() != field.data_type() {
+                    return exec_err!(
+                        "column {}: found rows of type {}, expected {}; cast them",
+                        field.name(),
+                        column.data_type(),
+                        field.data_type()
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows in memory, each buffer of which is reserved once.
+#[derive(Debug)]
+struct Reserved {
+    memory: MemoryReservation,
+    counter: Mutex<RecordBatchMemoryCounter>,
+}
+
+impl Reserved {
+    fn new(memory: MemoryReservation) -> Self {
+        Self {
+            memory,
+            counter: Mutex::default(),
+        }
+    }
+
+    /// Collects the batches of a stream.
+    async fn collect(&self, mut rows: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            self.reserve(&batch)?;
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    fn reserve(&self, batch: &RecordBatch) -> Result<()> {
+        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = counter.count_batch(batch);
+        self.memory.try_grow(bytes).map_err(|_| {
+            resources_datafusion_err!(
+                "the rows of a table are kept in memory, and {} bytes of new rows do not fit in the memory limit; write \
+                 a file with COPY instead, create a view, drop other tables, or raise the memory limit",
+                counter.memory_usage()
+            )
+        })
+    }
+}
