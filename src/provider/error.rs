@@ -13,7 +13,7 @@ const ADVICE: [(&str, &str); 2] = [
     ),
     (
         ": error parsing date",
-        "; of the fields of dates of other calendars, such as 30 February, use year(time), quarter(time), month(time) and day(time)",
+        "; for dates of other calendars, such as 30 February, use year(time), quarter(time), month(time) or day(time)",
     ),
 ];
 

@@ -7,7 +7,7 @@ use object_store::client::{
 use object_store::{ClientOptions, Result};
 
 /// The method that lists a directory.
-const LIST: &str = "PROPFIND";
+const PROPFIND: &str = "PROPFIND";
 /// `501 Not Implemented`, with which simple servers answer unknown methods.
 const NOT_IMPLEMENTED: u16 = 501;
 /// `405 Method Not Allowed`, with which other servers answer them.
@@ -31,7 +31,7 @@ struct Service(HttpClient);
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let lists = request.method().as_str() == LIST;
+        let lists = request.method().as_str() == PROPFIND;
         let mut response = self.0.execute(request).await?;
         if lists
             && response.status().as_u16() == NOT_IMPLEMENTED

@@ -12,7 +12,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
 
-/// The store of a host that reads some files by URLs with secrets. DataFusion names a file by the host and the path of
+/// The store of one host, which reads some files by their signed URLs and all others from the store below. DataFusion names a file by the host and the path of
 /// its URL only:
 ///
 /// ```text
@@ -66,7 +66,7 @@ impl ObjectStore for SignedFiles {
         };
         let whole = Path::default();
         let mut result = match file.get_opts(&whole, options.clone()).await {
-            // The signature of S3 is that of one method, which is GET in most URLs.
+            // An S3 signature is valid for one HTTP method, usually GET.
             Err(Error::PermissionDenied { .. }) if options.head => {
                 let first = GetOptions {
                     head: false,

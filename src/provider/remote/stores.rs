@@ -176,7 +176,7 @@ impl RemoteStores {
         Ok(RemotePlace::new(store, ObjectPath::default(), shown))
     }
 
-    /// Lets DataFusion read the file of a URL without secrets with those that the session knows.
+    /// Registers the file of a signed URL, so that DataFusion can read it by the URL without its signature.
     ///
     /// # Errors
     /// Returns an error if the session has no store for the URL.
@@ -226,7 +226,7 @@ impl RemoteStores {
 }
 
 /// The parameters of signatures, in lower case. Those of AWS and Google begin with `x-amz-` and `x-goog-`.
-const OF_SIGNATURES: [&str; 24] = [
+const SIGNATURE_PARAMETERS: [&str; 24] = [
     "access_token",
     "awsaccesskeyid",
     "expires",
@@ -260,7 +260,7 @@ fn is_same_file(one: &Url, other: &Url) -> bool {
         let is_signature = |name: &str| {
             let name = name.to_lowercase();
             let has = |prefix| name.starts_with(prefix);
-            has("x-amz-") || has("x-goog-") || OF_SIGNATURES.contains(&name.as_str())
+            has("x-amz-") || has("x-goog-") || SIGNATURE_PARAMETERS.contains(&name.as_str())
         };
         pairs.filter(|(name, _)| !is_signature(name)).collect()
     };

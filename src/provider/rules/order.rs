@@ -6,7 +6,7 @@
 //!              DataFusion's rules
 //!              OuterUnions, EqualZeros, NullAwareInSubqueries,
 //!              CombinedInLists, EqualZeros, ZeroPartitions,
-//!              WrittenTypes, BoundedFunctions                           types are coerced
+//!              WrittenTypes, ChangedRows, BoundedFunctions              types are coerced
 //!
 //! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
@@ -21,7 +21,7 @@
 //!              ...
 //!              GroupingSets            before properties of groups are used
 //!              ZipJoins                before repartitioning hides scans below joins
-//!              PartitionTotals         makes lookup joins of windows
+//!              WholePartitions         makes lookup joins of windows
 //!              LookupJoins             joins that are not zipped
 //!              AxisWindows             before their inputs are sorted and repartitioned
 //!              ArrayAggregates         over scans and over zipped joins
@@ -69,7 +69,7 @@ use crate::provider::rules::sorted_scans::SORTED_SCANS;
 use crate::provider::rules::windows::kept_rows::RESERVE_KEPT_ROWS;
 use crate::provider::rules::windows::null_order_keys::NULL_ORDER_KEYS;
 use crate::provider::window::AxisWindows;
-use crate::provider::window::plan::totals::PartitionTotals;
+use crate::provider::window::plan::whole_partitions::WholePartitions;
 
 /// DataFusion's rule that repartitions and sorts.
 const REQUIREMENTS: &str = "EnsureRequirements";
@@ -102,7 +102,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
         (Before(REQUIREMENTS), Arc::new(GROUPING_SETS)),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
-        (Before(REQUIREMENTS), Arc::new(PartitionTotals)),
+        (Before(REQUIREMENTS), Arc::new(WholePartitions)),
         (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),

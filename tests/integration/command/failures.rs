@@ -173,7 +173,7 @@ fn common_mistakes_get_specific_errors() {
         ),
         (
             "SELECT date_part('month', '2001-02-30T12:00:00')",
-            "error: Parser error: Error parsing timestamp from '2001-02-30T12:00:00': error parsing date; of the fields",
+            "error: Parser error: Error parsing timestamp from '2001-02-30T12:00:00': error parsing date; for dates",
         ),
         (
             "SELECT xyzzy(lat) FROM temperature",

@@ -409,7 +409,7 @@ async fn multipolygons_with_empty_parts_are_errors() {
 #[tokio::test]
 async fn patterns_that_are_refused() {
     for (pattern, expected) in [
-        ("'a)|(b'", "a bracket is not opened"),
+        ("'a)|(b'", "a parenthesis is not opened"),
         ("'[a'", "a square bracket is not closed"),
         ("5", "found a pattern of type Int64, expected a text"),
     ] {

@@ -3,4 +3,4 @@
 
 pub(crate) mod generated;
 mod plans;
-mod totals;
+mod whole_partitions;

@@ -49,7 +49,7 @@ pub(crate) struct Aggregate {
 }
 
 /// Returns `true` if the result of an aggregate function depends on the order of the rows.
-pub(crate) fn heeds_order(function: &AggregateFunctionExpr) -> bool {
+pub(crate) fn is_order_sensitive(function: &AggregateFunctionExpr) -> bool {
     let inner = function.fun().inner();
     !function.order_sensitivity().is_insensitive()
         || inner.is::<FirstValue>()
@@ -77,9 +77,9 @@ impl Aggregation {
             conjuncts: Vec::new(),
         };
         let mut functions = aggregation.aggregates.iter();
-        let heeds_order = functions.any(|aggregate| heeds_order(&aggregate.function));
+        let is_order_sensitive = functions.any(|aggregate| is_order_sensitive(&aggregate.function));
         let is_volatile = aggregation.expressions().any(is_volatile);
-        (!heeds_order && !is_volatile).then_some(aggregation)
+        (!is_order_sensitive && !is_volatile).then_some(aggregation)
     }
 
     /// Rewrites the aggregation in terms of the columns of a node further down, and adds the

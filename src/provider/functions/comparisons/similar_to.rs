@@ -86,7 +86,7 @@ impl ScalarUDFImpl for SimilarPattern {
 /// ```
 ///
 /// # Errors
-/// Fails if a bracket is not closed or not opened, or nothing follows the escape character.
+/// Fails if a bracket or a parenthesis is not closed or not opened, or nothing follows the escape character.
 pub fn regular_expression(pattern: &str, escape: char) -> Result<String> {
     let mut translated = Translation {
         pattern,
@@ -111,7 +111,7 @@ pub fn regular_expression(pattern: &str, escape: char) -> Result<String> {
             ')' => {
                 // An unopened bracket would close the group of the whole expression.
                 let Some(outer) = depth.checked_sub(1) else {
-                    return exec_err!("SIMILAR TO '{pattern}': a bracket is not opened");
+                    return exec_err!("SIMILAR TO '{pattern}': a parenthesis is not opened");
                 };
                 depth = outer;
                 translated.expression.push(')');
@@ -121,7 +121,7 @@ pub fn regular_expression(pattern: &str, escape: char) -> Result<String> {
         }
     }
     if depth > 0 {
-        return exec_err!("SIMILAR TO '{pattern}': a bracket is not closed");
+        return exec_err!("SIMILAR TO '{pattern}': a parenthesis is not closed");
     }
     translated.expression.push_str(")$");
     Ok(translated.expression)

@@ -1,7 +1,7 @@
 //! The aggregate functions of pairs of numbers: `corr`, `covar_pop`, `covar_samp` and `regr_slope` and the others of a
 //! linear regression.
 //!
-//! Their results are those of DataFusion's functions without groups, whose accumulators update means and sums of
+//! Their results are those of DataFusion's functions without groups, with `corr` kept within -1 and 1. Those accumulators update means and sums of
 //! products of deviations (Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
 //! Variances", 1979). The accumulator of groups in this module does the same. In DataFusion,
 //!

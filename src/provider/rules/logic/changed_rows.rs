@@ -23,7 +23,7 @@ impl AnalyzerRule for ChangedRows {
             if let LogicalPlan::Dml(write) = node
                 && matches!(write.op, WriteOp::Delete | WriteOp::Update)
             {
-                check(&write.input, write.op.name())?;
+                check(&write.input, &write.op.name().to_uppercase())?;
             }
             Ok(TreeNodeRecursion::Continue)
         })?;

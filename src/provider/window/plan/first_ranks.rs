@@ -19,7 +19,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use crate::provider::functions::extremes::Extreme;
 use crate::provider::plans::below::InlinedInput;
 use crate::provider::window::plan::rule::{like, operator, windows_of};
-use crate::provider::window::plan::totals::joined;
+use crate::provider::window::plan::whole_partitions::joined;
 
 /// The functions that number the rows of a partition from 1.
 const RANKS: [&str; 3] = ["dense_rank", "rank", "row_number"];

@@ -10,4 +10,4 @@ mod order;
 pub(crate) mod rule;
 pub(in crate::provider::window) mod spec;
 pub(in crate::provider::window) mod tiles;
-pub(crate) mod totals;
+pub(crate) mod whole_partitions;

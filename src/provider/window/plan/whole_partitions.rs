@@ -1,4 +1,4 @@
-//! The rule that joins totals of partitions with the rows of an array.
+//! The rule that joins aggregates of partitions with the rows of an array.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, PartitionMod
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::windows::{PlainAggregateWindowExpr, WindowExpr};
 
-use crate::provider::aggregate::plan::aggregation::heeds_order;
+use crate::provider::aggregate::plan::aggregation::is_order_sensitive;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::side::Side;
@@ -27,7 +27,7 @@ use crate::provider::window::plan::first_ranks::of_first_rows;
 use crate::provider::window::plan::order::WindowInput;
 use crate::provider::window::plan::rule::{has_filter, like, operator, windows_of};
 
-/// A number of partitions that is always accepted. Otherwise, there are at most three quarters as many partitions as rows.
+/// The number of partitions up to which windows are always joined. Beyond, there are at most three for every four rows.
 const MANY_PARTITIONS: u64 = 1 << 16;
 
 /// Replaces windows that are whole partitions of an array, such as
@@ -46,9 +46,9 @@ const MANY_PARTITIONS: u64 = 1 << 16;
 ///
 /// [`enable_arrays`](crate::enable_arrays) adds the rule before [`LookupJoins`](crate::provider::join::lookup::LookupJoins).
 #[derive(Debug, Default)]
-pub(crate) struct PartitionTotals;
+pub(crate) struct WholePartitions;
 
-impl PhysicalOptimizerRule for PartitionTotals {
+impl PhysicalOptimizerRule for WholePartitions {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -72,7 +72,7 @@ impl PhysicalOptimizerRule for PartitionTotals {
     }
 
     fn name(&self) -> &str {
-        "partition_totals"
+        "whole_partitions"
     }
 
     fn schema_check(&self) -> bool {
@@ -90,12 +90,12 @@ struct Windows {
     /// The input of the lowest window operator.
     rows: Arc<dyn ExecutionPlan>,
     /// Every window, in the order in which they are computed.
-    windows: Vec<OneWindow>,
+    windows: Vec<WindowColumn>,
     /// The output of the plan. The columns of the rows are followed by one for each window.
     output: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-struct OneWindow {
+struct WindowColumn {
     window: Arc<dyn WindowExpr>,
     /// The operator that computes it.
     node: Arc<dyn ExecutionPlan>,
@@ -135,7 +135,7 @@ impl Windows {
             let number = all.rows.schema().fields().len() + all.windows.len();
             all.output
                 .push(Arc::new(Column::new(window.name(), number)));
-            all.windows.push(OneWindow {
+            all.windows.push(WindowColumn {
                 window: Arc::clone(window),
                 node: Arc::clone(plan),
                 input: Arc::clone(&input),
@@ -145,7 +145,7 @@ impl Windows {
     }
 }
 
-impl OneWindow {
+impl WindowColumn {
     /// Rewrites an expression in terms of the rows; `None` if it uses the result of another window.
     fn over_rows(
         &self,
@@ -161,7 +161,7 @@ impl OneWindow {
 
     /// Returns the keys of the partitions, over the rows, and the function. `None` if the window is not a whole partition, or is
     /// none of those that can be joined.
-    fn total(
+    fn aggregate(
         &self,
         input: &WindowInput,
         grids: &[GridSelection],
@@ -177,7 +177,7 @@ impl OneWindow {
             return Ok(None);
         };
         let function = plain.get_aggregate_expr();
-        if heeds_order(function) || !function.order_bys().is_empty() {
+        if is_order_sensitive(function) || !function.order_bys().is_empty() {
             return Ok(None);
         }
         let mut arguments = Vec::new();
@@ -246,19 +246,19 @@ impl OneWindow {
 /// Expressions that tell partitions apart.
 type Keys = Vec<Arc<dyn PhysicalExpr>>;
 
-/// The aggregates of the same partitions.
-struct Totals {
+/// Aggregates of the partitions by the same keys.
+struct PartitionAggregates {
     /// The keys, over the rows.
     keys: Keys,
     functions: Vec<Arc<AggregateFunctionExpr>>,
 }
 
 /// The source of a window's column.
-enum Place {
-    /// A window that is not a total, by its number among these.
+enum ColumnSource {
+    /// The index of a window that stays a window.
     Other(usize),
-    /// A total, and the number of the function in it.
-    Total(usize, usize),
+    /// The index of joined aggregates, and of the function in them.
+    Aggregate(usize, usize),
 }
 
 /// Returns the join that replaces the window operators at the root of a plan; `None` if they stay.
@@ -275,49 +275,49 @@ pub(super) fn joined(
     let rows = all.rows.schema();
     let (grids, input) = (side.grids(), WindowInput::new(&side, &rows));
     let width = rows.fields().len();
-    let mut totals: Vec<Totals> = Vec::new();
+    let mut partitionings: Vec<PartitionAggregates> = Vec::new();
     let mut joined = Arc::clone(&all.rows);
-    let (mut places, mut others) = (Vec::new(), 0);
+    let (mut sources, mut others) = (Vec::new(), 0);
     for window in &all.windows {
-        if let Some((keys, function)) = window.total(&input, &grids, &rows)? {
-            let known = totals.iter().position(|totals| totals.keys == keys);
+        if let Some((keys, function)) = window.aggregate(&input, &grids, &rows)? {
+            let known = partitionings.iter().position(|known| known.keys == keys);
             let index = known.unwrap_or_else(|| {
                 let functions = Vec::new();
-                totals.push(Totals { keys, functions });
-                totals.len() - 1
+                partitionings.push(PartitionAggregates { keys, functions });
+                partitionings.len() - 1
             });
-            let functions = &mut totals[index].functions;
-            places.push(Place::Total(index, functions.len()));
+            let functions = &mut partitionings[index].functions;
+            sources.push(ColumnSource::Aggregate(index, functions.len()));
             functions.push(function);
         } else if let Some(other) = window.over(Arc::clone(&joined), width)? {
             joined = other;
-            places.push(Place::Other(others));
+            sources.push(ColumnSource::Other(others));
             others += 1;
         } else {
             return Ok(None);
         }
     }
-    if totals.is_empty() {
+    if partitionings.is_empty() {
         return Ok(None);
     }
     // Lookup joins are directly above the array.
-    let mut order: Vec<usize> = (0..totals.len()).collect();
-    order.sort_by_key(|index| totals[*index].keys.is_empty());
-    // The number of columns before those of each total, and before the rows.
-    let (mut first_of_total, mut first_row) = (vec![0; totals.len()], 0);
+    let mut order: Vec<usize> = (0..partitionings.len()).collect();
+    order.sort_by_key(|index| partitionings[*index].keys.is_empty());
+    // The number of columns before those of each partitioning, and before the rows.
+    let (mut first_of_partitioning, mut first_row) = (vec![0; partitionings.len()], 0);
     for (number, index) in order.iter().enumerate() {
-        let aggregates = totals[*index].aggregates(&all.rows, config)?;
+        let aggregates = partitionings[*index].aggregates(&all.rows, config)?;
         let added = aggregates.schema().fields().len();
         for earlier in &order[..number] {
-            first_of_total[*earlier] += added;
+            first_of_partitioning[*earlier] += added;
         }
-        joined = totals[*index].join(aggregates, joined, first_row)?;
+        joined = partitionings[*index].join(aggregates, joined, first_row)?;
         first_row += added;
     }
-    let of_windows = places.into_iter().map(|place| match place {
-        Place::Other(number) => first_row + width + number,
-        Place::Total(index, function) => {
-            first_of_total[index] + totals[index].keys.len() + function
+    let of_windows = sources.into_iter().map(|source| match source {
+        ColumnSource::Other(number) => first_row + width + number,
+        ColumnSource::Aggregate(index, function) => {
+            first_of_partitioning[index] + partitionings[index].keys.len() + function
         }
     });
     let from: Vec<usize> = (0..width)
@@ -344,7 +344,7 @@ fn columns(schema: &Schema) -> impl Iterator<Item = Arc<dyn PhysicalExpr>> {
     fields.map(|(number, field)| Arc::new(Column::new(field.name(), number)) as _)
 }
 
-impl Totals {
+impl PartitionAggregates {
     /// Returns the aggregates of each partition, after its keys.
     fn aggregates(
         &self,
