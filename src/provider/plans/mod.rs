@@ -9,3 +9,4 @@ pub(crate) mod identity;
 pub mod last_rows;
 pub mod lineage;
 pub mod planned_reads;
+pub(crate) mod words;

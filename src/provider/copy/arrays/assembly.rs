@@ -107,10 +107,12 @@ impl Assembly<'_> {
         for number in 0..spool.len() {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                let chunks = (0..block.rows).map(|row| self.lookup.chunk(&block.codes, row));
-                let (first, end) = chunks.fold((u64::MAX, 0), |(first, end), chunk| {
-                    (first.min(chunk), end.max(chunk + 1))
-                });
+                let (mut first, mut end, mut row) = (u64::MAX, 0, 0);
+                while row < block.rows {
+                    let chunk = self.lookup.chunk(&block.codes, row);
+                    (first, end) = (first.min(chunk), end.max(chunk + 1));
+                    row = self.lookup.run_end(&block.codes, row);
+                }
                 spans.push(first..end);
                 Ok(())
             })?;
@@ -209,29 +211,42 @@ impl Assembly<'_> {
         for number in blocks {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                for row in 0..block.rows {
-                    let chunk = self.lookup.chunk(&block.codes, row);
+                let mut next = 0;
+                while next < block.rows {
+                    let rows = next..self.lookup.run_end(&block.codes, next);
+                    next = rows.end;
+                    let chunk = self.lookup.chunk(&block.codes, rows.start);
                     if !run.contains(&chunk) {
                         continue;
                     }
                     let start = starts[(chunk - run.start) as usize];
-                    let cell = (start + self.lookup.cell(&block.codes, row)) as usize;
-                    let bit = 1u64 << (cell % 64);
-                    if has_row[cell / 64] & bit != 0 {
-                        let codes: Vec<u32> = block.codes.iter().map(|codes| codes[row]).collect();
-                        return exec_err!(
-                            "two rows have the same cell {}; group the rows by all dimensions, or add the \
-                             missing dimensions: {}",
-                            (self.cell)(&codes),
-                            self.options.spelled("dims", "...")
-                        );
+                    let first = (start + self.lookup.cell(&block.codes, rows.start)) as usize;
+                    for (row, cell) in rows.clone().zip(first..) {
+                        let bit = 1u64 << (cell % 64);
+                        if has_row[cell / 64] & bit != 0 {
+                            let codes = block.codes.iter().map(|codes| codes[row]);
+                            return exec_err!(
+                                "two rows have the same cell {}; group the rows by all dimensions, or add the \
+                                 missing dimensions: {}",
+                                (self.cell)(&codes.collect::<Vec<_>>()),
+                                self.options.spelled("dims", "...")
+                            );
+                        }
+                        has_row[cell / 64] |= bit;
                     }
-                    has_row[cell / 64] |= bit;
                     for (measure, array) in arrays.iter_mut().enumerate() {
-                        if block.valid[measure].get(row).is_none_or(|valid| *valid != 0) {
-                            let size = self.fills[measure].len();
-                            let value = &block.values[measure][row * size..][..size];
-                            array[cell * size..][..size].copy_from_slice(value);
+                        let size = self.fills[measure].len();
+                        let values = &block.values[measure][rows.start * size..rows.end * size];
+                        let cells = &mut array[first * size..][..values.len()];
+                        match block.valid[measure].get(rows.clone()) {
+                            None => cells.copy_from_slice(values),
+                            Some(valid) => {
+                                let cells = cells.chunks_exact_mut(size);
+                                let cells = cells.zip(values.chunks_exact(size)).zip(valid);
+                                cells
+                                    .filter(|(_, valid)| **valid != 0)
+                                    .for_each(|((cell, value), _)| cell.copy_from_slice(value));
+                            }
                         }
                     }
                 }

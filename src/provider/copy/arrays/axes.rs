@@ -15,10 +15,13 @@ use datafusion::common::{Result, plan_err};
 
 use crate::grid::{Axis, Coordinates, Monotonicity};
 use crate::provider::copy::options::AxisOrder;
+use crate::provider::plans::words::{has_words, words};
 
 /// Memory overhead of one coordinate in bytes: its list entry, its hash table entry and its
 /// allocation.
 const BYTES_AROUND: usize = 96;
+/// The memory in bytes of a coordinate's word in a list and in a hash table.
+const BYTES_AROUND_WORD: usize = 32;
 
 /// Collects the distinct coordinates of one dimension.
 pub struct AxisBuilder {
@@ -31,6 +34,8 @@ pub struct AxisBuilder {
     /// coordinates.
     distinct: Vec<Arc<[u8]>>,
     codes: HashMap<Arc<[u8]>, u32>,
+    /// The distinct coordinates by code as words, and their codes, if the type has words.
+    words: (Vec<u64>, HashMap<u64, u32>),
     /// Memory of the distinct coordinates in bytes, including overhead.
     memory: usize,
     /// The code of the previous row.
@@ -65,6 +70,7 @@ impl AxisBuilder {
             data_type,
             distinct: Vec::new(),
             codes: HashMap::new(),
+            words: (Vec::new(), HashMap::new()),
             memory: 0,
             last: 0,
             sources,
@@ -74,29 +80,43 @@ impl AxisBuilder {
     /// Returns the code of each coordinate, and adds new coordinates.
     pub fn codes(&mut self, column: &ArrayRef) -> Result<Vec<u32>> {
         let column = self.coordinates(column)?;
+        let mut codes = Vec::with_capacity(column.len());
+        if has_words(&self.data_type) {
+            for (row, word) in words(&column).into_iter().enumerate() {
+                self.last = match guess(&self.words.0, self.last, |known| *known == word) {
+                    Some(code) => code,
+                    None => self.code_of_word(word, &column, row)?,
+                };
+                codes.push(self.last);
+            }
+            return Ok(codes);
+        }
         let rows = self.converter.convert_columns(&[column])?;
-        let mut codes = Vec::with_capacity(rows.num_rows());
         for row in &rows {
-            let code = self.code(row.as_ref())?;
-            codes.push(code);
-            self.last = code;
+            let bytes = row.as_ref();
+            self.last = match guess(&self.distinct, self.last, |known| **known == *bytes) {
+                Some(code) => code,
+                None => self.code(bytes)?,
+            };
+            codes.push(self.last);
         }
         Ok(codes)
     }
 
-    fn code(&mut self, bytes: &[u8]) -> Result<u32> {
-        // Rows usually arrive in order, so try the previous row's coordinate, the next one and the
-        // first one before hashing.
-        let last = self.last as usize;
-        for guess in [last, last + 1, 0] {
-            if self
-                .distinct
-                .get(guess)
-                .is_some_and(|known| **known == *bytes)
-            {
-                return Ok(guess as u32);
-            }
+    /// Returns the code of a row's coordinate, given as a word.
+    fn code_of_word(&mut self, word: u64, column: &ArrayRef, row: usize) -> Result<u32> {
+        if let Some(code) = self.words.1.get(&word) {
+            return Ok(*code);
         }
+        let rows = self.converter.convert_columns(&[column.slice(row, 1)])?;
+        let code = self.code(rows.row(0).as_ref())?;
+        self.words.0.push(word);
+        self.words.1.insert(word, code);
+        self.memory += BYTES_AROUND_WORD;
+        Ok(code)
+    }
+
+    fn code(&mut self, bytes: &[u8]) -> Result<u32> {
         if let Some(code) = self.codes.get(bytes) {
             return Ok(*code);
         }
@@ -272,6 +292,13 @@ impl AxisBuilder {
         sorted.into_iter().for_each(visit);
         Ok(codes)
     }
+}
+
+/// Returns the code of a coordinate if it is that of the previous row, the next one or the first one: rows
+/// usually arrive in order, and comparing is faster than hashing.
+fn guess<T>(distinct: &[T], last: u32, is: impl Fn(&T) -> bool) -> Option<u32> {
+    let mut guesses = [last, last.wrapping_add(1), 0].into_iter();
+    guesses.find(|code| distinct.get(*code as usize).is_some_and(&is))
 }
 
 /// Returns `true` if a cast preserved every coordinate exactly.

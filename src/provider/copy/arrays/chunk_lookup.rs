@@ -69,6 +69,27 @@ impl ChunkLookup {
         })
     }
 
+    /// Returns the end of the run of rows that starts at `row`: consecutive rows whose cells follow each
+    /// other in the same chunk.
+    pub fn run_end(&self, codes: &[Vec<u32>], row: usize) -> usize {
+        let (Some(last), Some((inner, others))) = (self.dimensions.last(), codes.split_last())
+        else {
+            return row + 1;
+        };
+        let first = inner[row] as usize;
+        let (start, chunk) = (last.inner[first], last.chunk[first]);
+        let follows = |(step, code): &(u64, &u32)| {
+            let code = **code as usize;
+            last.inner[code] == start + step && last.chunk[code] == chunk
+        };
+        let steps = (1..).zip(&inner[row + 1..]);
+        let length = 1 + steps.take_while(follows).count();
+        others.iter().fold(length, |length, codes| {
+            let same = codes[row..row + length].iter();
+            same.take_while(|code| **code == codes[row]).count()
+        }) + row
+    }
+
     /// Returns the total number of chunks.
     pub fn chunks(&self) -> u64 {
         self.chunks_along.iter().product()
@@ -94,6 +115,22 @@ impl ChunkLookup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_rows_of_consecutive_cells() {
+        let grid = ChunkGrid::new(vec![2, 6], vec![2, 4]);
+        let lookup = ChunkLookup::new(&[&[0, 1], &[0, 1, 2, 3, 4, 5]], grid);
+        let codes = [
+            vec![0, 0, 0, 0, 0, 0, 1, 1, 1, 1],
+            vec![0, 1, 2, 3, 4, 5, 0, 1, 3, 2],
+        ];
+        let (mut row, mut ends) = (0, Vec::new());
+        while row < codes[0].len() {
+            row = lookup.run_end(&codes, row);
+            ends.push(row);
+        }
+        assert_eq!(ends, [4, 6, 8, 9, 10]);
+    }
 
     #[test]
     fn every_cell_has_its_place() {

@@ -12,6 +12,8 @@ use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
 use datafusion::common::utils::normalize_float_zero;
 
+use crate::provider::plans::words::{has_words, words};
+
 /// The distinct combinations of the values of some keys, numbered from zero.
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) enum DistinctKeys {
@@ -32,7 +34,7 @@ impl DistinctKeys {
     pub fn try_new(types: impl Iterator<Item = DataType>) -> Result<Option<Self>> {
         let types: Vec<_> = types.collect();
         if let [data_type] = types.as_slice()
-            && data_type.primitive_width().is_some_and(|width| width <= 8)
+            && has_words(data_type)
         {
             return Ok(Some(Self::Words {
                 data_type: data_type.clone(),
@@ -187,34 +189,6 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
 fn rows_of(converter: &RowConverter, keys: &[ArrayRef]) -> Result<Rows> {
     let keys: Vec<_> = keys.iter().map(normalize_float_zero).collect();
     Ok(converter.convert_columns(&keys)?)
-}
-
-/// Returns the bits of values with a fixed width of at most eight bytes. -0.0 becomes 0.0.
-fn words(values: &ArrayRef) -> Vec<u64> {
-    let values = normalize_float_zero(values).to_data();
-    let width = values.data_type().primitive_width().unwrap_or(1);
-    let bytes = &values.buffers()[0][values.offset() * width..][..values.len() * width];
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
-    };
-    match width {
-        // The compiler turns copies of a known length into loads.
-        8 => bytes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|bytes| u64::from_le_bytes(*bytes))
-            .collect(),
-        4 => bytes
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|bytes| u32::from_le_bytes(*bytes).into())
-            .collect(),
-        _ => bytes.chunks_exact(width).map(word).collect(),
-    }
 }
 
 /// Returns the array of a data type whose values have these bits.
