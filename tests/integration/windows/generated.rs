@@ -225,6 +225,9 @@ impl Generated {
             true => String::new(),
             false => format!("PARTITION BY {} ", keys.join(", ")),
         };
+        if random.chance(20) {
+            return Self::ranks(random, &partition, NAMES[order]);
+        }
         let is_ordered = random.chance(92);
         // The rows of a partition are peers if the order does not contain the axis.
         let has_ties = random.chance(10);
@@ -250,6 +253,25 @@ impl Generated {
             })
             .collect();
         functions.join(", ")
+    }
+
+    /// Returns ranks of cells by their values. `axis` decides between equal cells.
+    fn ranks(random: &mut Random, partition: &str, axis: &str) -> String {
+        let value = random.pick(&["value", "value", "-value", "value * 2"]);
+        let mut direction = || random.pick(&["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
+        let by_value = format!("{partition}ORDER BY {value}{}", direction());
+        let unique = format!("{by_value}, {axis}{}", direction());
+        let number = 1 + random.below(4);
+        let functions = (0..1 + random.below(3)).map(|_| match random.below(8) {
+            0 | 1 => format!("rank() OVER ({by_value})"),
+            2 => format!("dense_rank() OVER ({by_value})"),
+            3 => format!("percent_rank() OVER ({by_value})"),
+            4 => format!("cume_dist() OVER ({by_value})"),
+            5 => format!("ntile({number}) OVER ({unique})"),
+            6 => format!("rank() OVER ({unique})"),
+            _ => format!("row_number() OVER ({unique})"),
+        });
+        functions.collect::<Vec<_>>().join(", ")
     }
 
     fn query(&self, random: &mut Random) -> String {

@@ -132,7 +132,7 @@ async fn windows_along_an_axis_are_not_sorted() {
         ),
         (
             "row_number() OVER (PARTITION BY lat, lon ORDER BY value, time) FROM a".into(),
-            false,
+            true,
         ),
         (
             format!("first_value(value) IGNORE NULLS OVER ({SERIES}) FROM a"),
@@ -148,6 +148,28 @@ async fn windows_along_an_axis_are_not_sorted() {
         ),
         (
             "sum(value) OVER (PARTITION BY time % 3 ORDER BY time) FROM series".into(),
+            false,
+        ),
+        // Ranks of cells by their values.
+        (
+            "rank() OVER (PARTITION BY lat, lon ORDER BY value DESC), ntile(3) OVER (PARTITION BY lat, lon ORDER BY value, time) FROM a".into(),
+            true,
+        ),
+        (
+            "percent_rank() OVER (PARTITION BY lat, lon, time % 3 ORDER BY value * 2), cume_dist() OVER (PARTITION BY lat, lon ORDER BY value NULLS FIRST) FROM a".into(),
+            true,
+        ),
+        (
+            "row_number() OVER (PARTITION BY time, lon ORDER BY lon, abs(value), lat DESC) FROM b".into(),
+            true,
+        ),
+        ("dense_rank() OVER (ORDER BY value) FROM series".into(), true),
+        (
+            "rank() OVER (PARTITION BY lat ORDER BY value) FROM a".into(),
+            false,
+        ),
+        (
+            "rank() OVER (PARTITION BY lat, lon ORDER BY value, abs(value)) FROM a".into(),
             false,
         ),
     ] {

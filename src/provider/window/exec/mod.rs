@@ -4,6 +4,7 @@ mod extremes;
 pub(in crate::provider::window) mod operator;
 mod output;
 mod planes;
+mod ranks;
 mod sliding;
 mod states;
 mod stream;

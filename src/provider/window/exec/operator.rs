@@ -101,6 +101,11 @@ impl ArrayWindowExec {
         &self.columns
     }
 
+    /// Returns `true` if a column ranks the cells of a partition by their values.
+    pub(in crate::provider::window) fn ranks_cells(&self) -> bool {
+        self.spec.ranks() > 0
+    }
+
     /// Returns the axis that the windows are ordered by.
     #[cfg(feature = "cluster")]
     pub(in crate::provider::window) fn axis(&self) -> usize {

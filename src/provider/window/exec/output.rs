@@ -19,6 +19,7 @@ use datafusion::common::{Result, internal_err};
 use crate::grid::{Cells, IndexSet, Selection, Window};
 use crate::provider::window::exec::extremes::{Extremes, Keyed};
 use crate::provider::window::exec::planes::PlaneRing;
+use crate::provider::window::exec::ranks::Ranks;
 use crate::provider::window::exec::sliding::Sliding;
 use crate::provider::window::exec::states::{
     CellCounts, Moments, SeriesState, Sums, append_counts,
@@ -258,6 +259,8 @@ pub(in crate::provider::window) struct TileOutput {
     totals: Vec<bool>,
     /// For each output column, the cells that it took last.
     picked: Vec<Option<Picked>>,
+    /// For each output column, its ranks.
+    ranks: Vec<Option<Ranks>>,
     /// For each output column, the coordinates of `planes` planes, if the column is an axis other than
     /// the order axis.
     coordinates: Vec<Option<ArrayRef>>,
@@ -286,11 +289,16 @@ impl TileOutput {
                 _ => None,
             });
         }
+        let ranks = spec.outputs.iter().map(|output| match output {
+            OutputColumn::Rank(rank) => Some(Ranks::new(rank, lanes)),
+            _ => None,
+        });
         let repeat = (0..planes as u32).flat_map(|plane| std::iter::repeat_n(plane, lanes));
         Ok(Self {
             kernels: kernels.collect::<Result<_>>()?,
             totals: totals.collect(),
             picked: vec![None; spec.outputs.len()],
+            ranks: ranks.collect(),
             coordinates,
             repeat: UInt32Array::from_iter_values(repeat),
             spec: Arc::clone(spec),
@@ -365,6 +373,10 @@ impl TileOutput {
                 }
                 OutputColumn::Pick { .. } => self.picks(number, planes.clone(), ring)?,
                 OutputColumn::Aggregate(aggregate) => Arc::clone(&aggregates[*aggregate]),
+                OutputColumn::Rank(_) => match &mut self.ranks[number] {
+                    Some(ranks) => ranks.of_planes(planes.clone(), ring)?,
+                    None => return internal_err!("output column {number} has no ranks"),
+                },
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -34,6 +34,8 @@ macro_rules! with_numbers {
     }};
 }
 
+pub(super) use with_numbers;
+
 /// One plane of cells: the cells of all series of a tile at one index of the order axis.
 #[derive(Clone, Copy)]
 pub(in crate::provider::window) struct Plane<'a> {

@@ -15,7 +15,7 @@ use crate::provider::source::SharedChunks;
 use crate::provider::window::exec::output::TileOutput;
 use crate::provider::window::exec::planes::{PlaneReader, PlaneRing};
 use crate::provider::window::plan::needs::PlaneNeeds;
-use crate::provider::window::plan::spec::{WindowSpec, width};
+use crate::provider::window::plan::spec::{SeriesRank, WindowSpec, width};
 use crate::provider::window::plan::tiles::TileJob;
 
 /// Returns the rows of one partition. The stream yields to the scheduler after every bounded amount of
@@ -207,5 +207,6 @@ fn bytes(spec: &WindowSpec, needs: &PlaneNeeds, lanes: usize) -> usize {
         .map(|(aggregate, states)| (states + 2) * aggregate.state_bytes())
         .sum();
     let planes = needs.planes + spec.planes_being_read;
-    lanes.saturating_mul(planes * per_plane + states)
+    let ranks = spec.ranks() * spec.count * SeriesRank::BYTES;
+    lanes.saturating_mul(planes * per_plane + states + ranks)
 }

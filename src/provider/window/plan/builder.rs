@@ -24,11 +24,15 @@ use crate::provider::functions::extremes::is_max;
 use crate::provider::plans::below::columns_in;
 use crate::provider::source::for_columns;
 use crate::provider::window::plan::frames::{self, Pick, reversed};
-use crate::provider::window::plan::needs::{PlaneNeeds, mirrored, mirrored_planes};
+use crate::provider::window::plan::needs::{
+    PlaneNeeds, mirrored, mirrored_partitions, mirrored_planes,
+};
 use crate::provider::window::plan::order::{SeriesRows, WindowInput};
+use crate::provider::window::plan::ranks;
 use crate::provider::window::plan::rule::has_filter;
 use crate::provider::window::plan::spec::{
-    OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, WindowSpec, planes_being_read, width,
+    OutputColumn, PlaneExpr, SeriesAggregate, SeriesFunction, SeriesRank, WindowSpec,
+    planes_being_read, width,
 };
 use crate::provider::window::plan::tiles::Tiles;
 
@@ -116,6 +120,19 @@ impl<'a> SpecBuilder<'a> {
 
     /// Returns the output column of a window; `None` if the window is not supported.
     fn window(&mut self, window: &Arc<dyn WindowExpr>) -> Result<Option<OutputColumn>> {
+        let order = window.order_by().iter().map(ToString::to_string);
+        let order: Vec<_> = order.collect();
+        if let Some((value, rank)) = ranks::rank(window, self.input, self.axis)? {
+            if !is_number(&self.data_type(&value)?) {
+                return Ok(None);
+            }
+            let name = standard(window).map(|function| function.fun().name());
+            self.descriptions
+                .push(format!("{}()", name.unwrap_or_default()));
+            self.order.get_or_insert_with(|| order.join(", "));
+            let plane = self.plane(value);
+            return Ok(Some(OutputColumn::Rank(SeriesRank { plane, ..rank })));
+        }
         let Some(rows) = self.input.series(window, self.axis)? else {
             return Ok(None);
         };
@@ -141,8 +158,6 @@ impl<'a> SpecBuilder<'a> {
                 dimensions.is_some_and(|dimensions| dimensions.iter().all(|one| *one == self.axis));
             over_table.push(expr);
         }
-        let order = window.order_by().iter().map(ToString::to_string);
-        let order: Vec<_> = order.collect();
         self.order.get_or_insert_with(|| order.join(", "));
         let (output, function) = match (is_along_axis, aggregate) {
             (true, aggregate) => {
@@ -290,6 +305,8 @@ impl<'a> SpecBuilder<'a> {
         let chunk_series =
             Tiles::new(grid.chunk_grid(), &selection, self.axis, u64::MAX).max_series();
 
+        let is_rank = |output: &&OutputColumn| matches!(output, OutputColumn::Rank(_));
+        let ranks = ascending.0.iter().filter(is_rank).count() * count * SeriesRank::BYTES;
         let mut best: Option<(usize, bool, bool, usize)> = None;
         for totals_first in [false, true] {
             for (is_descending, (outputs, aggregates)) in [(false, &ascending), (true, &descending)]
@@ -299,7 +316,7 @@ impl<'a> SpecBuilder<'a> {
                 let states: usize = states
                     .map(|(aggregate, states)| (states + 2) * aggregate.state_bytes())
                     .sum();
-                let per_series = needs.planes * bytes_per_plane + states;
+                let per_series = needs.planes * bytes_per_plane + states + ranks;
                 let is_better = best.as_ref().is_none_or(|(least, ..)| per_series < *least);
                 if is_better {
                     best = Some((per_series, totals_first, is_descending, needs.reach));
@@ -364,7 +381,7 @@ impl<'a> SpecBuilder<'a> {
 }
 
 /// Returns the function of a window that is not an aggregate.
-fn standard(window: &Arc<dyn WindowExpr>) -> Option<&WindowUDFExpr> {
+pub(super) fn standard(window: &Arc<dyn WindowExpr>) -> Option<&WindowUDFExpr> {
     let standard = window.as_any().downcast_ref::<StandardWindowExpr>()?;
     standard.get_standard_func_expr().as_any().downcast_ref()
 }
@@ -418,6 +435,11 @@ fn function_of(
     is_float.then_some(SeriesFunction::Deviation { is_sample, is_root })
 }
 
+/// Returns `true` for the types of cells that are ranked.
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64)
+}
+
 /// Returns an output column in the opposite walking order.
 fn mirrored_output(output: &OutputColumn) -> Result<OutputColumn> {
     Ok(match output {
@@ -434,6 +456,10 @@ fn mirrored_output(output: &OutputColumn) -> Result<OutputColumn> {
             planes: mirrored_planes(planes),
             default: default.clone(),
         },
+        OutputColumn::Rank(rank) => OutputColumn::Rank(SeriesRank {
+            partitions: mirrored_partitions(&rank.partitions),
+            ..rank.clone()
+        }),
         other => other.clone(),
     })
 }

@@ -49,7 +49,12 @@ pub(super) fn of_first_rows(
         column.is_some_and(|column| column.index() == rank)
     };
     let keeps_first = split_conjunction(filter.predicate()).iter().any(is_first);
-    if !keeps_first || !is_rank(window) || operator(&above.node, None, config)?.is_some() {
+    if !keeps_first || !is_rank(window) {
+        return Ok(None);
+    }
+    // The order along an axis is known without reading cells. Ranks of cells keep all of them in memory.
+    let along_axis = operator(&above.node, None, config)?;
+    if along_axis.is_some_and(|operator| !operator.ranks_cells()) {
         return Ok(None);
     }
     let Some(rows) = candidates(window, rows, config)? else {

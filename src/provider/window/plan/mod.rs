@@ -7,6 +7,7 @@ mod first_ranks;
 mod frames;
 pub(in crate::provider::window) mod needs;
 mod order;
+mod ranks;
 pub(crate) mod rule;
 pub(in crate::provider::window) mod spec;
 pub(in crate::provider::window) mod tiles;

@@ -62,6 +62,15 @@ impl PlaneNeeds {
                             need(index, plane..plane + 1);
                         }
                     }
+                    OutputColumn::Rank(rank) => {
+                        let planes = rank.partitions.iter().map(Vec::len);
+                        let all = 0..planes.sum::<usize>() as u32;
+                        depends(index, &all);
+                        // The output holds the ranks of all planes.
+                        if index == first {
+                            need(index, all);
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -126,6 +135,16 @@ pub(in crate::provider::window) fn mirrored(frames: &[Range<u32>]) -> Arc<[Range
     mirrored
         .map(|frame| count - frame.end..count - frame.start)
         .collect()
+}
+
+/// Returns the planes of partitions in the opposite walking order. The planes of a partition keep their
+/// order.
+pub(in crate::provider::window) fn mirrored_partitions(partitions: &[Vec<u32>]) -> Arc<[Vec<u32>]> {
+    let count = partitions.iter().map(Vec::len).sum::<usize>() as u32;
+    let mirrored = partitions
+        .iter()
+        .map(|planes| planes.iter().map(|plane| count - 1 - plane).collect());
+    mirrored.collect()
 }
 
 /// Returns indices of planes in the opposite walking order.

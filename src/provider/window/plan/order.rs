@@ -90,7 +90,7 @@ impl<'a> WindowInput<'a> {
 
     /// Returns the dimensions that an expression over the input depends on; `None` if it depends on
     /// anything else.
-    fn dimensions(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<BTreeSet<usize>>> {
+    pub fn dimensions(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<BTreeSet<usize>>> {
         let expr = self.over_table(expr)?;
         Ok(expr.and_then(|expr| self.dimensions_of(&expr)))
     }
@@ -139,6 +139,11 @@ impl<'a> WindowInput<'a> {
         Ok(rows.iter().all(|row| distinct.insert(row)))
     }
 
+    /// Returns the rows of a series by ascending indices of an axis, as [`SeriesRows::batch`].
+    pub fn ascending(&self, axis: usize) -> Result<RecordBatch> {
+        self.rows_along(axis, self.selected(axis).ranges().flatten())
+    }
+
     /// Returns the rows of a series with these indices along an axis.
     fn rows_along(&self, axis: usize, indices: impl Iterator<Item = u64>) -> Result<RecordBatch> {
         let coordinates = self.side.part.grid.axes()[axis].coordinates()?;
@@ -177,7 +182,7 @@ impl<'a> WindowInput<'a> {
     /// divides them into partitions that are not contiguous.
     pub fn series(&self, window: &Arc<dyn WindowExpr>, axis: usize) -> Result<Option<SeriesRows>> {
         let set = self.selected(axis);
-        let ascending = self.rows_along(axis, set.ranges().flatten())?;
+        let ascending = self.ascending(axis)?;
         let mut is_reversed = false;
         let mut is_ordered = false;
         for (key, column) in window

@@ -26,7 +26,7 @@ use crate::provider::window::plan::order::{MAX_INDICES, WindowInput};
 ///
 /// - the input is not the scan of a single array with projections, or filters cells,
 /// - the partitions are not the series along one axis, or parts of them,
-/// - the order depends on cells, or has equal values along the axis,
+/// - the order depends on cells, unless the window ranks cells by their values, or has equal values along the axis,
 /// - a function or a type is not supported, or has IGNORE NULLS or DISTINCT over cells,
 /// - a `RANGE` frame has an offset although the order does not contain the axis, or
 /// - a frame is so long that each chunk would be decoded too often.

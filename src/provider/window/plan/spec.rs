@@ -125,6 +125,41 @@ pub(in crate::provider::window) enum OutputColumn {
     },
     /// An aggregate, by its index.
     Aggregate(usize),
+    /// The rank of the cells among those of the partition.
+    Rank(SeriesRank),
+}
+
+/// A function that numbers the cells of each series in the order of their values.
+#[derive(Debug, Clone)]
+pub(in crate::provider::window) struct SeriesRank {
+    pub function: RankFunction,
+    /// The index of the plane expression that cells are ordered by.
+    pub plane: usize,
+    pub is_descending: bool,
+    pub nulls_first: bool,
+    /// `true` if cells with equal values have the same rank; otherwise their order is that of `partitions`.
+    pub has_peers: bool,
+    /// The planes of each partition along the axis.
+    pub partitions: Arc<[Vec<u32>]>,
+}
+
+impl SeriesRank {
+    /// The number of bytes that the rank of a cell takes.
+    pub const BYTES: usize = size_of::<u32>();
+}
+
+/// The function of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::provider::window) enum RankFunction {
+    RowNumber,
+    Rank,
+    DenseRank,
+    /// `percent_rank`: the rank from 0 to 1.
+    PercentRank,
+    /// `cume_dist`: the share of cells up to the last one with the same value.
+    CumulativeDistribution,
+    /// `ntile` with this number of tiles.
+    Tile(u64),
 }
 
 impl OutputColumn {
@@ -141,6 +176,14 @@ impl OutputColumn {
 }
 
 impl WindowSpec {
+    /// Returns the number of columns that rank the cells of a partition by their values.
+    pub fn ranks(&self) -> usize {
+        let outputs = self.outputs.iter();
+        outputs
+            .filter(|output| matches!(output, OutputColumn::Rank(_)))
+            .count()
+    }
+
     /// Returns the rank, among the selected indices of the axis, of a plane.
     pub fn rank(&self, plane: usize) -> u64 {
         match self.is_descending {

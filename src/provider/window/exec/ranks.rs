@@ -1,0 +1,187 @@
+//! Ranks of the cells of many series at a time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, PrimitiveArray, UInt64Array};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use datafusion::common::{Result, internal_err};
+
+use crate::provider::window::exec::extremes::Keyed;
+use crate::provider::window::exec::planes::PlaneRing;
+use crate::provider::window::exec::states::with_numbers;
+use crate::provider::window::plan::spec::{RankFunction, SeriesRank};
+
+/// The number of series that are sorted together, so that neighbouring cells of a plane are read together.
+const BLOCK: usize = 64;
+
+/// The ranks of all cells of a tile.
+pub(super) struct Ranks {
+    rank: SeriesRank,
+    lanes: usize,
+    /// For each plane, one number per series; empty until all planes were read.
+    numbers: Vec<u32>,
+    /// For each plane, the number of planes of its partition.
+    sizes: Vec<u32>,
+}
+
+impl Ranks {
+    /// Creates the ranks of a tile with this number of series.
+    pub fn new(rank: &SeriesRank, lanes: usize) -> Self {
+        let count = rank.partitions.iter().map(|planes| planes.len()).sum();
+        let mut sizes = vec![0; count];
+        for planes in rank.partitions.iter() {
+            for plane in planes {
+                sizes[*plane as usize] = planes.len() as u32;
+            }
+        }
+        Self {
+            rank: rank.clone(),
+            lanes,
+            numbers: Vec::new(),
+            sizes,
+        }
+    }
+
+    /// Returns the results of some planes. All planes of the tile must be in memory the first time.
+    pub fn of_planes(&mut self, planes: Range<usize>, ring: &PlaneRing) -> Result<ArrayRef> {
+        if self.numbers.is_empty() {
+            self.numbers = vec![0; self.sizes.len() * self.lanes];
+            let numbers = ring.plane(0, self.rank.plane).cells;
+            with_numbers!(numbers, numbers => self.sort(numbers, ring));
+        }
+        let rows = planes.clone().flat_map(|plane| {
+            let numbers = &self.numbers[plane * self.lanes..][..self.lanes];
+            let size = self.sizes[plane];
+            numbers.iter().map(move |number| (*number, size))
+        });
+        let share = |(number, size): (u32, u32)| f64::from(number) / f64::from(size.max(1));
+        Ok(match self.rank.function {
+            RankFunction::RowNumber | RankFunction::Rank | RankFunction::DenseRank => Arc::new(
+                UInt64Array::from_iter_values(rows.map(|(number, _)| number.into())),
+            ),
+            RankFunction::PercentRank => Arc::new(Float64Array::from_iter_values(
+                rows.map(|(number, size)| share((number - 1, size - 1))),
+            )),
+            RankFunction::CumulativeDistribution => {
+                Arc::new(Float64Array::from_iter_values(rows.map(share)))
+            }
+            RankFunction::Tile(tiles) => {
+                Arc::new(UInt64Array::from_iter_values(rows.map(|(number, size)| {
+                    tile(u64::from(number - 1), size.into(), tiles)
+                })))
+            }
+        })
+    }
+
+    /// Computes the numbers of all planes. The cells have the type of `_like`.
+    fn sort<T: ArrowPrimitiveType>(&mut self, _like: &PrimitiveArray<T>, ring: &PlaneRing)
+    where
+        T::Native: Keyed,
+        <T::Native as Keyed>::Key: Into<i64>,
+    {
+        let partitions = Arc::clone(&self.rank.partitions);
+        let longest = partitions.iter().map(|planes| planes.len()).max();
+        let longest = longest.unwrap_or(0);
+        // The places of a series' cells in the order of equal values, with their keys.
+        let mut keys: Vec<(i64, u32)> = vec![(0, 0); BLOCK * longest];
+        let mut nulls: Vec<Vec<u32>> = vec![Vec::new(); BLOCK];
+        let mut sorted: Vec<(Option<i64>, u32)> = Vec::with_capacity(longest);
+        // Inverting a key reverses the order.
+        let flip = if self.rank.is_descending { -1 } else { 0 };
+        for planes in partitions.iter() {
+            for start in (0..self.lanes).step_by(BLOCK) {
+                let lanes = BLOCK.min(self.lanes - start);
+                nulls.iter_mut().for_each(Vec::clear);
+                for (place, plane) in planes.iter().enumerate() {
+                    let cells = ring.plane(*plane as usize, self.rank.plane);
+                    let values: &PrimitiveArray<T> = cells.cells.as_primitive();
+                    let first = cells.start + start;
+                    let some = &values.values()[first..first + lanes];
+                    for (lane, value) in some.iter().enumerate() {
+                        let key: i64 = value.key().into();
+                        keys[lane * longest + place] = (key ^ flip, place as u32);
+                    }
+                    if let Some(validity) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
+                        for (lane, nulls) in nulls.iter_mut().enumerate().take(lanes) {
+                            if validity.is_null(first + lane) {
+                                nulls.push(place as u32);
+                            }
+                        }
+                    }
+                }
+                for lane in 0..lanes {
+                    let keys = &mut keys[lane * longest..][..planes.len()];
+                    let nulls = &nulls[lane];
+                    let mut valid = 0;
+                    let mut next_null = nulls.iter().peekable();
+                    for place in 0..keys.len() {
+                        if next_null.next_if(|null| **null as usize == place).is_none() {
+                            keys[valid] = keys[place];
+                            valid += 1;
+                        }
+                    }
+                    let keys = &mut keys[..valid];
+                    keys.sort_unstable();
+                    let keys = keys.iter().map(|(key, place)| (Some(*key), *place));
+                    let nulls = nulls.iter().map(|place| (None, *place));
+                    sorted.clear();
+                    match self.rank.nulls_first {
+                        true => sorted.extend(nulls.chain(keys)),
+                        false => sorted.extend(keys.chain(nulls)),
+                    }
+                    self.number(planes, start + lane, &sorted);
+                }
+            }
+        }
+    }
+
+    /// Numbers the sorted cells of one series in a partition. `sorted` has the key and the place of each
+    /// cell, an index into `planes`.
+    fn number(&mut self, planes: &[u32], lane: usize, sorted: &[(Option<i64>, u32)]) {
+        let (function, has_peers) = (self.rank.function, self.rank.has_peers);
+        let mut before = 0;
+        let peers = sorted.chunk_by(|one, other| has_peers && one.0 == other.0);
+        for (peers, dense) in peers.zip(1..) {
+            let end = before + peers.len() as u32;
+            for ((_, place), row) in peers.iter().zip(before + 1..) {
+                let plane = planes[*place as usize] as usize;
+                self.numbers[plane * self.lanes + lane] = match function {
+                    RankFunction::RowNumber | RankFunction::Tile(_) => row,
+                    RankFunction::Rank | RankFunction::PercentRank => before + 1,
+                    RankFunction::DenseRank => dense,
+                    RankFunction::CumulativeDistribution => end,
+                };
+            }
+            before = end;
+        }
+    }
+}
+
+/// Returns the number of the tile of a row, from 1, if `rows` rows are divided into `tiles` tiles. The first
+/// tiles have one row more than the last ones if the rows do not divide evenly.
+fn tile(row: u64, rows: u64, tiles: u64) -> u64 {
+    let (least, longer) = (rows / tiles, rows % tiles);
+    let in_longer = longer * (least + 1);
+    match row < in_longer {
+        true => row / (least + 1) + 1,
+        false => longer + (row - in_longer) / least.max(1) + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_differ_by_at_most_one_row() {
+        let tiles = |rows, tiles| (0..rows).map(move |row| tile(row, rows, tiles));
+        assert!(tiles(10, 4).eq([1, 1, 1, 2, 2, 2, 3, 3, 4, 4]));
+        assert!(tiles(4, 4).eq([1, 2, 3, 4]));
+        assert!(tiles(3, 5).eq([1, 2, 3]));
+        assert!(tiles(3, u64::MAX).eq([1, 2, 3]));
+    }
+}
