@@ -94,17 +94,28 @@ impl Layout {
     /// Returns the layout of a chunk with these axes, the last of which varies fastest. `base` is
     /// added to all group indices.
     pub fn new(axes: &[AxisGroups], base: usize) -> Self {
-        let mut stride = 1;
-        let mut parts = Vec::with_capacity(axes.len());
-        for axis in axes.iter().rev() {
-            let part = LayoutAxis::new(axis, stride);
-            stride *= part.extent;
-            parts.push(part);
-        }
-        parts.reverse();
+        Self::of_products([axes], base)
+    }
+
+    /// Returns the layout of a chunk whose selected cells are disjoint products of indices along the
+    /// axes. `base` is added to all group indices.
+    pub fn of_products<'a>(
+        products: impl IntoIterator<Item = &'a [AxisGroups]>,
+        base: usize,
+    ) -> Self {
         let mut pieces = Vec::new();
-        if parts.iter().all(|part| !part.selected.is_empty()) {
-            cut(merge_axes(parts), &mut pieces);
+        for axes in products {
+            let mut stride = 1;
+            let mut parts = Vec::with_capacity(axes.len());
+            for axis in axes.iter().rev() {
+                let part = LayoutAxis::new(axis, stride);
+                stride *= part.extent;
+                parts.push(part);
+            }
+            parts.reverse();
+            if parts.iter().all(|part| !part.selected.is_empty()) {
+                cut(merge_axes(parts), &mut pieces);
+            }
         }
         let start = pieces.iter().map(RowPattern::start).min().unwrap_or(0);
         let end = pieces.iter().map(RowPattern::end).max().unwrap_or(0);

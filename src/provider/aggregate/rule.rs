@@ -14,9 +14,11 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::exec::operator::ArrayAggregateExec;
+use crate::provider::aggregate::grouping_sets::grouping_sets;
 use crate::provider::aggregate::joined::{self, ArrayJoinAggregateExec};
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
-use crate::provider::aggregate::plan::groups::{MAX_GROUPS, never_fail};
+use crate::provider::aggregate::plan::group_columns::never_fail;
+use crate::provider::aggregate::plan::groups::MAX_GROUPS;
 use crate::provider::aggregate::plan::program::Presence;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
@@ -29,7 +31,7 @@ pub(super) const SPARSE: u64 = 4;
 pub(super) const FEW_GROUPS: u64 = 1 << 16;
 
 /// Computes aggregations over array scans in array space if there are no grouping expressions or
-/// each of them refers to a single dimension. Leaves all other aggregations unchanged.
+/// each of them refers to one or two dimensions. Leaves all other aggregations unchanged.
 ///
 /// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of the one that distributes plans
 /// over partitions, where it finds most aggregations. The rule works anywhere after the rule that
@@ -197,6 +199,9 @@ fn partial(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !node.group_expr().is_single() {
+        return Ok(grouping_sets(plan)?.map(|operator| Arc::new(operator) as _));
+    }
     let Some(aggregation) = Aggregation::of(node) else {
         return Ok(None);
     };
@@ -257,14 +262,15 @@ fn over_scan(
     };
     let program = operator.program();
     let parts = blocks.narrowed_selections().unwrap_or_default();
-    if program.presence == Presence::Selected {
+    // A predicate over pairs leaves out chunks whose cells do not count either.
+    if program.presence == Presence::Selected && program.on_pairs.is_empty() {
         // All selected cells count, so none of them may be left out.
         if parts.iter().any(|part| part.kept.is_some()) {
             return Ok(None);
         }
     } else if !never_fail(&program.aggregation.groups, &program.group_columns, &parts) {
         // Grouping expressions are evaluated on all selected coordinates, including those that no row
-        // has once the predicate over values is applied. Such an evaluation must not fail the query.
+        // has once the rest of the predicate is applied. Such an evaluation must not fail the query.
         return Ok(None);
     }
     let cells = blocks.rows().at_most();

@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::search::EncodedSearch;
+use crate::provider::aggregate::grouping_sets::grouping_sets;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
@@ -221,6 +222,10 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
+            (Operator::GroupingSets, [replaced]) => match grouping_sets(replaced)? {
+                Some(operator) => Ok(Arc::new(operator)),
+                None => plan_err!("encoded grouping sets do not run in array space"),
+            },
             (Operator::GroupsOfSets, [input]) => Ok(groups_of_sets(Arc::clone(input))),
             (Operator::KeptRows { result_width }, [input]) => {
                 Ok(kept_rows(Arc::clone(input), result_width))
@@ -305,6 +310,7 @@ pub(in crate::provider) enum Operator {
         stage: Stage,
     },
     BatchSlices(Slicing),
+    GroupingSets,
     GroupsOfSets,
     KeptRows {
         result_width: usize,

@@ -24,9 +24,10 @@ use crate::provider::source::recipe::Recipe;
 const KEY_FILE: &str = "key_file";
 /// The operators that a plan from another process may have, besides scans of arrays and tables in memory.
 /// None of them reads or writes files.
-const OPERATORS: [&str; 22] = [
+const OPERATORS: [&str; 23] = [
     "AggregateExec",
     "ArrayAggregateExec",
+    "ArrayGroupingSetsExec",
     "ArrayJoinAggregateExec",
     "ArrayLookupJoinExec",
     "ArrayWindowExec",

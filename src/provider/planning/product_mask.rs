@@ -18,7 +18,7 @@ use crate::grid::{Axis, ChunkGrid, IndexSet, IndexSetBuilder, Selection};
 use crate::provider::planning::mask::mask;
 
 /// The number of combinations evaluated at a time.
-const SEGMENT: u64 = 64 << 10;
+pub(crate) const SEGMENT: u64 = 64 << 10;
 /// The maximum number of combinations on which a predicate is evaluated.
 const MAX_COMBINATIONS: u64 = 16 << 20;
 /// The maximum number of combinations times the nodes of the predicate, which bounds the time.
@@ -235,20 +235,41 @@ fn evaluate(
     candidates: &[IndexSet],
     combinations: u64,
 ) -> Result<BooleanBuffer> {
+    let mut result = BooleanBufferBuilder::new(combinations as usize);
+    for_each_combination(axes, dimensions, candidates, SEGMENT, |some| {
+        let predicate = reassign_expr_columns(Arc::clone(predicate), some.schema_ref())?;
+        result.append_buffer(mask(&predicate, some)?.values());
+        Ok(())
+    })?;
+    Ok(result.finish())
+}
+
+/// Calls `visit` with the coordinates of every combination of candidates along some dimensions, in row-major
+/// order, `segment` combinations at a time. Each dimension is a column.
+///
+/// # Errors
+/// Fails if coordinates cannot be read, and with the first error of `visit`.
+pub(crate) fn for_each_combination(
+    axes: &[Axis],
+    dimensions: &[usize],
+    candidates: &[IndexSet],
+    segment: u64,
+    mut visit: impl FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
     let fields = dimensions.iter().map(|axis| {
         let axis = &axes[*axis];
         Field::new(axis.name(), axis.data_type(), false)
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let predicate = reassign_expr_columns(Arc::clone(predicate), &schema)?;
     let mut coordinates = Vec::with_capacity(dimensions.len());
     for (axis, candidates) in dimensions.iter().zip(candidates) {
         let indices = candidates.ranges().flatten();
         coordinates.push(axes[*axis].coordinates()?.at(indices)?);
     }
-    let mut result = BooleanBufferBuilder::new(combinations as usize);
-    for start in (0..combinations).step_by(SEGMENT as usize) {
-        let rows = start..combinations.min(start + SEGMENT);
+    let counts = candidates.iter().map(IndexSet::count);
+    let combinations = counts.product::<u64>();
+    for start in (0..combinations).step_by(segment.max(1) as usize) {
+        let rows = start..combinations.min(start + segment);
         let mut behind = combinations;
         let columns = coordinates.iter().map(|coordinates| {
             let count = coordinates.len() as u64;
@@ -257,10 +278,9 @@ fn evaluate(
             take(coordinates, &UInt64Array::from_iter_values(ranks), None)
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
-        result.append_buffer(mask(&predicate, &batch)?.values());
+        visit(&RecordBatch::try_new(Arc::clone(&schema), columns)?)?;
     }
-    Ok(result.finish())
+    Ok(())
 }
 
 #[cfg(test)]

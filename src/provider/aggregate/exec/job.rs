@@ -7,10 +7,10 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::format::io::storage::Access;
-use crate::grid::Selection;
-use crate::grid::reduce::{CellType, Counts};
+use crate::grid::reduce::Counts;
+use crate::grid::{Selection, Window};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::exec::chunk_order::Order;
 use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow, narrow_dynamically};
 use crate::provider::aggregate::plan::groups::Groups;
 use crate::provider::aggregate::plan::program::{Output, Presence, Program};
@@ -21,27 +21,6 @@ use crate::provider::planning::pruning::Pruner;
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::scan::grid::blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection, SharedChunks};
-
-/// The number of cells per group to add up at once, so that loading and storing the group's result
-/// pays off. Narrow cells need more of them, to match the bytes of the result.
-const ROWS: u64 = 16;
-/// The number of bytes from which a cell is not narrow.
-const WIDE: u64 = 4;
-/// Like [`ROWS`], if neighbouring cells belong to the same group. Adding a cell is cheaper then, so
-/// it takes more cells to pay off.
-const CELLS: u64 = 128;
-/// The number of groups of a chunk below which their results stay in the cache anyway.
-const FEW_GROUPS: u64 = 4096;
-/// The maximum number of bytes of the chunks of a unit.
-const BATCH_BYTES: u64 = 32 << 20;
-/// Like [`BATCH_BYTES`], for chunks that are decoded or copied. Each worker holds the copies in
-/// memory, and they should stay in the cache.
-const COPIED_BYTES: u64 = 4 << 20;
-/// The number of groups from which their results do not stay in the cache from one chunk to the
-/// next.
-const MANY_GROUPS: u64 = 1 << 15;
-/// The minimum number of units per worker, so that no worker waits long for the last unit.
-const UNITS_PER_WORKER: u64 = 8;
 
 /// The work of one execution of an aggregation, shared by all workers.
 ///
@@ -87,21 +66,6 @@ pub(crate) struct GridJob {
     pub is_known: Vec<bool>,
 }
 
-/// An order of chunks other than row-major.
-#[derive(Debug)]
-struct Order {
-    /// The axes, slowest first. Grouped axes come before reduced ones, so that chunks with the same
-    /// groups are consecutive.
-    axes: Vec<usize>,
-    /// A reduced axis, and the number of chunks along it that form a unit.
-    batched: (usize, u64),
-    /// The number of chunks along each axis.
-    counts: Vec<u64>,
-    /// The number of bytes of a unit's chunks once decoded; zero for single chunks, and for chunks
-    /// that are reduced in place.
-    bytes: u64,
-}
-
 impl Job {
     /// Prepares an execution of a program over the grids of a table. Reads coordinates, but no
     /// values. Cells that `dynamic_filter` rejects may be skipped. Returns `None` if the values of
@@ -145,9 +109,15 @@ impl Job {
         let residual =
             dynamic_filter.map(|filter| narrow_dynamically(filter, &mut parts, dimensions));
         let residual = residual.transpose()?.flatten();
-        let columns = &program.group_columns;
-        let groups = Groups::try_new(&program.aggregation.groups, columns, &parts)?;
+        let grouped = program.grouped_axes();
+        let groups = Groups::try_new(
+            &program.aggregation.groups,
+            &program.group_columns,
+            &program.group_pairs,
+            &parts,
+        )?;
         let restrictions = program.restrictions.iter().flatten();
+        let restrictions = restrictions.filter(|conjunct| !program.is_known_on_pair(conjunct));
         let Some(filters) = AxisFilters::try_new(restrictions, &parts, dimensions)? else {
             return Ok(None);
         };
@@ -201,7 +171,7 @@ impl Job {
                     part,
                 };
                 if !program.needs_rows() {
-                    part.order = part.order(columns, workers, &options);
+                    part.order = part.order(&grouped, workers, &options);
                 }
                 if is_read && !part.part.selection.is_empty() {
                     let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -306,8 +276,23 @@ impl Job {
     /// Returns the number of selected cells in each group, or of those that a restriction keeps.
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
         let parts = self.grid_selections();
-        let parts = parts.map(|part| (&part.part.selection, part.selection(restriction)));
-        self.groups.cells(parts).await
+        let has_filters = self.program.filters_of(restriction).next().is_some();
+        if !has_filters && self.groups.pairs().next().is_none() {
+            let parts = parts.map(|part| (&part.part.selection, part.selection(restriction)));
+            return self.groups.cells(parts).await;
+        }
+        let products = parts.map(|part| {
+            let all = part.part.selection.axes().iter().map(|set| 0..set.length());
+            let window = Window::new(all.collect());
+            let (selection, wanted) = (&part.part.selection, part.selection(restriction));
+            let (axes, base) = self
+                .groups
+                .of_window(part.number, selection, wanted, &window);
+            let filters = self.program.filters_of(restriction);
+            let products = self.groups.products(part.number, &window, axes, filters);
+            (products, base)
+        });
+        self.groups.cells_of_products(products).await
     }
 
     /// Returns `true` if no chunk was pruned by the values of its cells.
@@ -398,102 +383,5 @@ impl GridJob {
             axes.fold(0, |position, (step, count)| position * count + step)
         };
         along.map(position).collect()
-    }
-
-    /// Returns `true` if the stored bytes can be reduced in place, without decoding. `sizes` are
-    /// the bytes of a cell of each attribute. Only the first chunk is checked.
-    fn is_mapped(&self, sizes: &[u64], options: &ReadOptions) -> bool {
-        let grid = &self.part.grid;
-        let stored = self.blocks.chunk(0).ok().map(|chunk| {
-            let cells = grid.chunk_grid().window(&chunk).cells();
-            let bytes = grid.stored_bytes(&chunk, options);
-            bytes.is_ok_and(|bytes| bytes == cells.saturating_mul(sizes.iter().sum()))
-        });
-        options.access == Access::Mmap && stored == Some(true)
-    }
-
-    /// Returns the order in which to take chunks; `None` for one at a time, row-major.
-    ///
-    /// With many groups, loading and storing their results costs as much as adding up the cells. So
-    /// chunks with the same groups are consecutive, and if a chunk has few cells per group, several
-    /// chunks form a unit.
-    fn order(&self, grouped: &[usize], workers: usize, options: &ReadOptions) -> Option<Order> {
-        let counts = self.blocks.chunk_counts();
-        let total = self.blocks.count()?;
-        if self.part.kept.is_some() || total == 0 {
-            return None;
-        }
-        let grid = self.part.grid.chunk_grid();
-        let extents = grid.chunk_shape().iter().zip(grid.shape());
-        let extents: Vec<u64> = extents.map(|(chunk, all)| *chunk.min(all)).collect();
-        let product = |extents: &[u64], is_grouped: bool| -> u64 {
-            let extents = extents.iter().enumerate();
-            extents
-                .filter(|(axis, _)| grouped.contains(axis) == is_grouped)
-                .fold(1, |product, (_, extent)| extent.saturating_mul(product))
-        };
-        let (rows, groups) = (product(&extents, false), product(&extents, true));
-        let reduced = |axis: &usize| !grouped.contains(axis);
-        let axis = (0..counts.len())
-            .filter(reduced)
-            .max_by_key(|axis| counts[*axis])?;
-        let (mut size, mut is_mapped) = (1, false);
-        let sizes = self.attributes.iter().map(|attribute| {
-            let format = self.part.grid.cell_format(*attribute, options)?;
-            // Reductions widen f16 cells to f32.
-            Some(match format.cell_type {
-                CellType::F16 => CellType::F32.size() as u64,
-                other => other.size() as u64,
-            })
-        });
-        let sizes = sizes.collect::<Option<Vec<_>>>()?;
-        let widest = sizes.iter().copied().max().unwrap_or(WIDE);
-        let bytes = rows
-            .saturating_mul(groups)
-            .saturating_mul(sizes.iter().sum());
-        let inner = extents.iter().rposition(|extent| *extent > 1);
-        let enough = if inner.is_some_and(|axis| reduced(&axis)) {
-            CELLS
-        } else {
-            ROWS * (WIDE / widest).max(1)
-        };
-        if groups >= FEW_GROUPS && rows < enough {
-            let fair = total / (workers as u64 * UNITS_PER_WORKER);
-            is_mapped = self.is_mapped(&sizes, options);
-            let most = if is_mapped { BATCH_BYTES } else { COPIED_BYTES };
-            size = (enough / rows.max(1))
-                .min(counts[axis])
-                .min(fair)
-                .min(most / bytes.max(1))
-                .max(1);
-        }
-        if size == 1 && product(grid.shape(), true) < MANY_GROUPS {
-            return None;
-        }
-        let mut axes: Vec<usize> = (0..counts.len()).collect();
-        axes.sort_by_key(reduced);
-        Some(Order {
-            axes,
-            batched: (axis, size),
-            counts,
-            // As in a scan, a single chunk is not accounted for.
-            bytes: if size > 1 && !is_mapped {
-                bytes * size
-            } else {
-                0
-            },
-        })
-    }
-}
-
-impl Order {
-    /// Returns the number of units along an axis.
-    fn steps(&self, axis: usize) -> u64 {
-        let (batched, size) = self.batched;
-        if axis == batched {
-            self.counts[axis].div_ceil(size)
-        } else {
-            self.counts[axis]
-        }
     }
 }

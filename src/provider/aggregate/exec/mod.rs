@@ -4,6 +4,7 @@
 pub(crate) mod accumulators;
 pub(crate) mod along_axis;
 pub(crate) mod axis_expressions;
+pub(crate) mod chunk_order;
 pub(crate) mod chunk_statistics;
 pub(crate) mod fallback;
 pub(crate) mod job;

@@ -31,7 +31,7 @@ use {
 
 use crate::provider::aggregate::exec::run::Run;
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
-use crate::provider::aggregate::plan::groups::most_groups;
+use crate::provider::aggregate::plan::group_columns::most_groups;
 use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::aggregate::plan::program::{Output, Program};
 use crate::provider::catalog::settings::options::ReadOptions;
@@ -42,7 +42,7 @@ use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{BlockList, SharedChunks};
 
-/// Computes aggregates of array cells, grouped by expressions over single dimensions.
+/// Computes aggregates of array cells, grouped by expressions over one or two dimensions.
 ///
 /// EXPLAIN shows the aggregation and the chunks that will be read:
 ///
@@ -80,7 +80,7 @@ pub struct ArrayAggregateExec {
 impl ArrayAggregateExec {
     /// Creates the operator for an aggregation over the columns of a scan's table. It replaces all
     /// partitions of the plan `fallback`. `None` if the table is not made of grids, or a grouping
-    /// expression refers to anything but a single dimension or the file column.
+    /// expression refers to anything but one or two dimensions or the file column.
     ///
     /// The arguments determine the operator: everything else is derived from them.
     pub(crate) fn try_new(
@@ -109,7 +109,7 @@ impl ArrayAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         Some(Self {
-            groups: most_groups(&program.group_columns, parts),
+            groups: most_groups(&program.group_columns, &program.group_pairs, parts),
             scan,
             program: Arc::new(program),
             stage,

@@ -126,6 +126,34 @@ impl Batch {
 }
 
 impl Job {
+    /// Returns the selected cells of a chunk, and their groups.
+    fn chunk_groups(&self, part: &GridJob, window: &Window) -> ChunkGroups {
+        let selection = &part.part.selection;
+        let of_window = |restriction: Option<usize>| {
+            let wanted = part.selection(restriction);
+            let (axes, base) = self
+                .groups
+                .of_window(part.number, selection, wanted, window);
+            let filters = self.program.filters_of(restriction);
+            let products = match axes.iter().any(|axis| axis.selected.is_empty()) {
+                true => Vec::new(),
+                false => self
+                    .groups
+                    .products(part.number, window, axes.clone(), filters),
+            };
+            (axes, base, products)
+        };
+        let (axes, base, selected) = of_window(None);
+        let restricted = 0..part.restricted.len();
+        let restricted = restricted.map(|number| of_window(Some(number)).2);
+        ChunkGroups {
+            base,
+            axes,
+            selected,
+            restricted: restricted.collect(),
+        }
+    }
+
     /// Starts to fetch the chunks of a batch, unless they are read in place.
     fn fetch(&self, batch: &mut Batch, in_flight: &mut InFlight) -> Result<()> {
         let part = &self.parts[batch.part];
@@ -147,22 +175,34 @@ impl Job {
 #[derive(PartialEq, Eq)]
 struct ChunkGroups {
     base: usize,
+    /// The terms along each axis, without those of pairs.
     axes: Vec<AxisGroups>,
-    /// For each restriction of the program, the axes of the cells that it keeps.
-    restricted: Vec<Vec<AxisGroups>>,
+    /// The cells to reduce.
+    selected: Products,
+    /// For each restriction of the program, the cells that it keeps.
+    restricted: Vec<Products>,
 }
 
+/// Cells of a chunk as disjoint products of indices along the axes, none of which is empty.
+type Products = Vec<Vec<AxisGroups>>;
+
 impl ChunkGroups {
-    fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
-        restriction.map_or(&self.axes, |number| &self.restricted[number])
+    fn products(&self, restriction: Option<usize>) -> &Products {
+        restriction.map_or(&self.selected, |number| &self.restricted[number])
     }
 
     /// Returns the layout of the selected cells, or of those that a restriction keeps; `None` if
     /// there are none.
     fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
-        let axes = self.axes(restriction);
-        let is_none = axes.iter().any(|axis| axis.selected.is_empty());
-        (!is_none).then(|| Layout::new(axes, self.base))
+        let products = self.products(restriction);
+        let axes = products.iter().map(Vec::as_slice);
+        (!products.is_empty()).then(|| Layout::of_products(axes, self.base))
+    }
+
+    /// Returns the number of cells of each product per group.
+    fn counts(&self, restriction: Option<usize>) -> impl Iterator<Item = GroupCounts> {
+        let products = self.products(restriction).iter();
+        products.map(|axes| GroupCounts::new(axes, self.base))
     }
 }
 
@@ -206,23 +246,12 @@ impl Worker {
             }
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
-            let selection = &part.part.selection;
-            let of_window = |wanted| {
-                job.groups
-                    .of_window(part.number, selection, wanted, &window)
-            };
-            let (axes, base) = of_window(selection);
-            if axes.iter().any(|axis| axis.selected.is_empty()) {
+            let groups = job.chunk_groups(part, &window);
+            if groups.selected.is_empty() {
                 // The predicate became known after the scan was planned.
                 self.metrics.add_pruned();
                 continue;
             }
-            let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
-            let groups = ChunkGroups {
-                base,
-                axes,
-                restricted: restricted.collect(),
-            };
             if self.add_known(part, &window, &groups)? {
                 continue;
             }
@@ -248,19 +277,23 @@ impl Worker {
         }
         let mut all = Vec::with_capacity(part.reductions.len());
         for number in &part.reductions {
-            let plan = &plans[*number];
-            let axes = groups.axes(plan.restriction);
-            match known(*number, &self.job, part, window, axes, groups.base)? {
-                Some(known) => all.push(known),
-                None => return Ok(false),
-            }
+            let known = match groups.products(plans[*number].restriction).as_slice() {
+                [] => None,
+                [axes] => match known(*number, &self.job, part, window, axes, groups.base)? {
+                    None => return Ok(false),
+                    known => known,
+                },
+                _ => return Ok(false),
+            };
+            all.push(known);
         }
         let mut updated = 0;
         for (known, number) in all.into_iter().zip(&part.reductions) {
-            let axes = groups.axes(plans[*number].restriction);
-            let cells = GroupCounts::new(axes, groups.base);
-            updated += cells.groups();
-            self.found.reductions[*number].add_known(known, &cells);
+            let counts = groups.counts(plans[*number].restriction);
+            for (known, cells) in known.into_iter().zip(counts) {
+                updated += cells.groups();
+                self.found.reductions[*number].add_known(known, &cells);
+            }
         }
         if updated == 0 {
             self.metrics.add_sliced();
@@ -382,9 +415,9 @@ impl Worker {
                     }
                 }
                 if reduction.counts_seen_cells() {
-                    let axes = batch.groups.axes(plan.restriction);
-                    let cells = GroupCounts::new(axes, batch.groups.base);
-                    reduction.count_seen_cells(&cells, batch.windows.len());
+                    for cells in batch.groups.counts(plan.restriction) {
+                        reduction.count_seen_cells(&cells, batch.windows.len());
+                    }
                 }
             }
         }

@@ -29,7 +29,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation, Stage};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
-use crate::provider::aggregate::plan::groups::never_fail;
+use crate::provider::aggregate::plan::group_columns::{GroupColumns, never_fail};
 use crate::provider::aggregate::rule;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::coordinate_term::CoordinateTerm;
@@ -182,9 +182,11 @@ fn over_table(aggregation: &Aggregation, cells: &GridColumns) -> Result<Option<A
     };
     let dimensions = cells.grids.first().map_or(0, |part| part.grid.axes().len());
     let may_fail = |expr: &Arc<dyn PhysicalExpr>| match only_column(expr) {
-        Some(column) if column < dimensions => {
-            !never_fail(&[Arc::clone(expr)], &[column], &cells.grids)
-        }
+        Some(column) if column < dimensions => !never_fail(
+            &[Arc::clone(expr)],
+            &[GroupColumns::One(column)],
+            &cells.grids,
+        ),
         _ => false,
     };
     if over_table

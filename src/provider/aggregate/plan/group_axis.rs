@@ -1,22 +1,18 @@
 //! The groups along one axis.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::interleave;
+use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
-use arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
-use datafusion::common::utils::normalize_float_zero;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::grid::{Monotonicity, Selection};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
+use crate::provider::aggregate::plan::row_numbers::{RowNumbers, evaluate_on};
 use crate::provider::source::GridSelection;
 
 /// The groups along one axis. The file column is treated as an axis of length 1.
@@ -83,56 +79,15 @@ impl GroupAxis {
             axis.ordinals.push(Ordinals::Ranks);
             return Ok(axis);
         }
-        let mut converter: Option<RowConverter> = None;
-        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
-        let mut evaluated = Vec::with_capacity(axis.classes.firsts.len());
-        let mut firsts: Vec<(usize, usize)> = Vec::new();
-        for (number, first) in axis.classes.firsts.iter().enumerate() {
+        let mut numbers = RowNumbers::default();
+        for first in &axis.classes.firsts {
             let along = SelectedCoordinates::of(parts[*first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             let values = evaluate(expressions, along.name, coordinates)?;
-            // GROUP BY takes both zeros as equal.
-            let values: Vec<ArrayRef> = values.iter().map(normalize_float_zero).collect();
-            let converter = match &mut converter {
-                Some(converter) => converter,
-                None => {
-                    let fields = values
-                        .iter()
-                        .map(|values| SortField::new(values.data_type().clone()));
-                    converter.insert(RowConverter::new(fields.collect())?)
-                }
-            };
-            let rows = converter.convert_columns(&values)?;
-            let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
-            for row in 0..rows.num_rows() {
-                // Neighbouring indices are often in the same group, which saves the hash lookup.
-                let same = ordinals
-                    .last()
-                    .copied()
-                    .filter(|_| rows.row(row) == rows.row(row - 1));
-                let found = same.or_else(|| known.get(rows.row(row).as_ref()).copied());
-                ordinals.push(found.unwrap_or_else(|| {
-                    let next = firsts.len() as u32;
-                    known.insert(rows.row(row).as_ref().into(), next);
-                    firsts.push((number, row));
-                    next
-                }));
-            }
-            axis.ordinals.push(Ordinals::Of(ordinals));
-            evaluated.push(values);
+            axis.ordinals.push(Ordinals::Of(numbers.of_rows(values)?));
         }
-        axis.count = firsts.len();
-        if evaluated.is_empty() {
-            // No grid has selected cells, so there are no groups.
-            return Ok(axis);
-        }
-        for number in 0..expressions.len() {
-            let values: Vec<&dyn Array> = evaluated
-                .iter()
-                .map(|values: &Vec<ArrayRef>| values[number].as_ref())
-                .collect();
-            axis.values.push(interleave(&values, &firsts)?);
-        }
+        axis.count = numbers.count();
+        axis.values = numbers.values()?;
         Ok(axis)
     }
 
@@ -172,11 +127,6 @@ pub(crate) fn evaluate(
 ) -> Result<Vec<ArrayRef>> {
     let field = Field::new(name, column.data_type().clone(), false);
     let schema = Arc::new(Schema::new(vec![field]));
-    let rows = column.len();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
-    let evaluate = |expr: &&Arc<dyn PhysicalExpr>| {
-        let expr = reassign_expr_columns(Arc::clone(expr), &schema)?;
-        expr.evaluate(&batch)?.into_array(rows)
-    };
-    expressions.iter().map(evaluate).collect()
+    let batch = RecordBatch::try_new(schema, vec![column])?;
+    evaluate_on(expressions, &batch)
 }

@@ -9,20 +9,16 @@ use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::compute::take;
 use datafusion::common::{Result, exec_err, resources_err};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::collect_columns;
 
 use crate::grid::reduce::{AxisGroups, Counts, GroupCounts, IndexCounts, index_counts};
 use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
-use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
-use crate::provider::aggregate::plan::group_axis::{GroupAxis, evaluate};
-use crate::provider::plans::below::may_fail;
+use crate::provider::aggregate::plan::axis_pairs::{AxisPair, GroupPair};
+use crate::provider::aggregate::plan::group_axis::GroupAxis;
+use crate::provider::aggregate::plan::group_columns::GroupColumns;
 use crate::provider::source::GridSelection;
 
 /// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
 pub(crate) const MAX_GROUPS: usize = 1 << 26;
-/// The maximum number of coordinates on which expressions are evaluated while a query is planned.
-const MAX_TRIED: u64 = 1 << 20;
 
 /// The groups of an aggregation: the cross product of the groups along the single axes.
 ///
@@ -34,83 +30,18 @@ const MAX_TRIED: u64 = 1 << 20;
 /// time (stride 3):  ordinals [0, 0, 1, 1]    group index of cell [t, y, x]
 /// lat  (stride 1):  ordinals [0, 1, 2]         = time.ordinals[t] * 3 + lat.ordinals[y] * 1
 /// ```
+///
+/// Expressions over two dimensions have one term for each pair of indices ([`GroupPair`]).
 #[derive(Debug)]
 pub(crate) struct Groups {
     axes: Vec<GroupAxis>,
+    pairs: Vec<Arc<GroupPair>>,
+    /// For each of `pairs`, the difference between the indices of neighbouring groups.
+    pair_strides: Vec<usize>,
     count: usize,
-    /// For each grouping expression, the index of its axis in `axes` and its ordinal among the
-    /// expressions over that axis.
+    /// For each grouping expression, the index of its axis or pair, in `axes` followed by `pairs`, and its
+    /// ordinal among the expressions over it.
     columns: Vec<(usize, usize)>,
-}
-
-/// Returns the column that each grouping expression refers to; `None` if an expression refers to no
-/// column, to several columns, or to a column other than the first `dimensions` columns and `file`.
-pub(crate) fn group_columns(
-    groups: &[Arc<dyn PhysicalExpr>],
-    dimensions: usize,
-    file: Option<usize>,
-) -> Option<Vec<usize>> {
-    let column = |expr: &Arc<dyn PhysicalExpr>| {
-        let columns = collect_columns(expr);
-        let mut columns = columns.iter().map(Column::index);
-        let column = columns.next()?;
-        let is_known = column < dimensions || Some(column) == file;
-        (is_known && columns.all(|other| other == column)).then_some(column)
-    };
-    groups.iter().map(column).collect()
-}
-
-/// Returns an upper bound on the number of groups: the product, over the columns, of the number of
-/// selected indices. Grids with the same coordinates along a column count once. `None` if the
-/// product exceeds `u64::MAX`.
-pub(crate) fn most_groups(columns: &[usize], parts: &[GridSelection]) -> Option<u64> {
-    let parts: Vec<&GridSelection> = parts.iter().collect();
-    let mut columns = columns.to_vec();
-    columns.sort_unstable();
-    columns.dedup();
-    columns.into_iter().try_fold(1u64, |groups, column| {
-        let positions = |part: &GridSelection| {
-            let set = part.selection.axes().get(column);
-            set.map_or(1, IndexSet::count)
-        };
-        let along = match GridClasses::of(column, &parts) {
-            Ok(same) => same
-                .firsts
-                .iter()
-                .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
-            // Unreadable coordinates are reported when the query reads them.
-            Err(_) => parts
-                .iter()
-                .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
-        };
-        groups.checked_mul(along?)
-    })
-}
-
-/// Returns `true` if none of these expressions, each over one of `columns`, fails on a selected
-/// coordinate. Evaluates the expressions on at most [`MAX_TRIED`] coordinates; beyond that only
-/// checks which operations the expressions consist of.
-pub(crate) fn never_fail(
-    expressions: &[Arc<dyn PhysicalExpr>],
-    columns: &[usize],
-    parts: &[GridSelection],
-) -> bool {
-    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridSelection| {
-        let Ok(along) = SelectedCoordinates::of(part, column) else {
-            return true;
-        };
-        if along.count() > MAX_TRIED {
-            return may_fail(expr);
-        }
-        let coordinates = along.coordinates(0..along.count());
-        coordinates
-            .and_then(|coordinates| evaluate(&[expr], along.name, coordinates))
-            .is_err()
-    };
-    let pairs = expressions.iter().zip(columns);
-    pairs
-        .filter(|(expr, _)| !expr.is::<Column>())
-        .all(|(expr, column)| !parts.iter().any(|part| fails(expr, *column, part)))
 }
 
 impl Groups {
@@ -122,23 +53,32 @@ impl Groups {
     /// [`MAX_GROUPS`] groups.
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
-        columns: &[usize],
+        columns: &[GroupColumns],
+        pairs: &[Arc<GroupPair>],
         parts: &[GridSelection],
     ) -> Result<Self> {
         let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
-        let mut places = Vec::with_capacity(expressions.len());
-        for (expr, column) in expressions.iter().zip(columns) {
-            match by_axis.iter().position(|(axis, _)| axis == column) {
-                Some(axis) => {
-                    by_axis[axis].1.push(expr);
-                    places.push((axis, by_axis[axis].1.len() - 1));
-                }
-                None => {
-                    by_axis.push((*column, vec![expr]));
-                    places.push((by_axis.len() - 1, 0));
-                }
+        for (expr, columns) in expressions.iter().zip(columns) {
+            let GroupColumns::One(column) = columns else {
+                continue;
+            };
+            match by_axis.iter_mut().find(|(axis, _)| axis == column) {
+                Some((_, others)) => others.push(expr),
+                None => by_axis.push((*column, vec![expr])),
             }
         }
+        let mut seen = vec![0; by_axis.len() + pairs.len()];
+        let places = columns.iter().map(|columns| {
+            let place = match columns {
+                GroupColumns::One(column) => by_axis.iter().position(|(axis, _)| axis == column),
+                GroupColumns::Pair(pair) => Some(by_axis.len() + pair),
+            };
+            // Every column was added above.
+            let place = place.unwrap_or(0);
+            seen[place] += 1;
+            (place, seen[place] - 1)
+        });
+        let places = places.collect();
         let all: Vec<&GridSelection> = parts.iter().collect();
         let axes = by_axis
             .iter()
@@ -152,15 +92,23 @@ impl Groups {
             if column < dimensions { column + 1 } else { 0 }
         });
         let mut count = 1usize;
-        for axis in order.into_iter().rev() {
-            axes[axis].stride = count;
-            count = match count.checked_mul(axes[axis].count) {
+        let mut multiply = |along: usize| {
+            let stride = count;
+            count = match count.checked_mul(along) {
                 Some(count) if count <= MAX_GROUPS => count,
                 _ => return resources_err!("there are more than {MAX_GROUPS} groups"),
             };
+            Ok(stride)
+        };
+        let pair_strides = pairs.iter().map(|pair| multiply(pair.count));
+        let pair_strides = pair_strides.collect::<Result<_>>()?;
+        for axis in order.into_iter().rev() {
+            axes[axis].stride = multiply(axes[axis].count)?;
         }
         Ok(Self {
             axes,
+            pairs: pairs.to_vec(),
+            pair_strides,
             count,
             columns: places,
         })
@@ -171,14 +119,22 @@ impl Groups {
         &self.axes
     }
 
+    /// Returns the pairs of dimensions that are grouped by, each with the difference between the indices
+    /// of neighbouring groups.
+    pub fn pairs(&self) -> impl Iterator<Item = (&AxisPair, usize)> {
+        let pairs = self.pairs.iter().map(|pair| &pair.pair);
+        pairs.zip(self.pair_strides.iter().copied())
+    }
+
     /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// Returns the cells of one chunk of the grid with index `part`: the indices along each axis
-    /// with their terms of the group index, and the base that is added for every cell. The cells
-    /// are those of `wanted`, which is `selection` or a restriction of it.
+    /// with their terms of the group index, and the base that is added for every cell. The terms of
+    /// pairs are not included. The cells are those of `wanted`, which is `selection` or a restriction of
+    /// it.
     pub fn of_window(
         &self,
         part: usize,
@@ -212,7 +168,47 @@ impl Groups {
         (axes, base)
     }
 
-    /// Returns the number of cells of these grids in each group. Each grid is given by its
+    /// Splits the cells of a chunk as [`Self::of_window`] returns them into products of indices along the
+    /// axes, whose terms include those of pairs. Cells that one of `filters` rejects are left out.
+    pub fn products<'a>(
+        &'a self,
+        part: usize,
+        window: &Window,
+        axes: Vec<AxisGroups>,
+        filters: impl Iterator<Item = &'a AxisPair>,
+    ) -> Vec<Vec<AxisGroups>> {
+        let filters = filters.map(|filter| (filter, 0));
+        self.pairs()
+            .chain(filters)
+            .fold(vec![axes], |products, (pair, stride)| {
+                let products = products.iter();
+                let split = products.flat_map(|axes| pair.split(part, window, stride, axes));
+                split.collect()
+            })
+    }
+
+    /// Returns the number of cells in each group, given the disjoint products of the cells of each
+    /// grid, as [`Self::products`] returns them, and the base of their group indices.
+    ///
+    /// # Errors
+    /// Fails if a count exceeds `i64::MAX`.
+    pub async fn cells_of_products(
+        &self,
+        grids: impl Iterator<Item = (Vec<Vec<AxisGroups>>, usize)>,
+    ) -> Result<Counts> {
+        let mut counts = vec![0u64; self.count];
+        for (products, base) in grids {
+            for axes in products {
+                GroupCounts::new(&axes, base).for_each(|group, cells| {
+                    counts[group] = counts[group].saturating_add(cells);
+                });
+                tokio::task::yield_now().await;
+            }
+        }
+        checked(Counts::Each(counts.into()))
+    }
+
+    /// Returns the number of cells of these grids in each group, without pairs. Each grid is given by its
     /// selection and a restriction of it, whose cells are counted.
     ///
     /// # Errors
@@ -289,25 +285,42 @@ impl Groups {
         all
     }
 
+    /// Returns the values of the expressions over an axis or a pair, the number of its groups, and the
+    /// difference between the indices of neighbouring groups.
+    fn factor(&self, place: usize) -> (&[ArrayRef], usize, usize) {
+        match self.axes.get(place) {
+            Some(axis) => (&axis.values, axis.count, axis.stride),
+            None => {
+                let number = place - self.axes.len();
+                let pair = &self.pairs[number];
+                (&pair.values, pair.count, self.pair_strides[number])
+            }
+        }
+    }
+
     /// Returns the value of each grouping expression for a range of group indices.
     pub fn values_of_range(&self, groups: Range<usize>) -> Result<Vec<ArrayRef>> {
         // The groups form a grid of their own, with the axes in the order of descending strides.
-        let mut order: Vec<usize> = (0..self.axes.len()).collect();
+        let mut order: Vec<usize> = (0..self.axes.len() + self.pairs.len()).collect();
         // An axis with a single group shares its stride with a neighbour. Its place does not
         // matter.
-        order.sort_by_key(|axis| Reverse((self.axes[*axis].stride, self.axes[*axis].count)));
-        let counts = order.iter().map(|axis| self.axes[*axis].count as u64);
+        order.sort_by_key(|place| {
+            let (_, count, stride) = self.factor(*place);
+            Reverse((stride, count))
+        });
+        let counts = order.iter().map(|place| self.factor(*place).1 as u64);
         let counts: Vec<u64> = counts.collect();
         let window = Window::new(counts.iter().map(|count| 0..*count).collect());
         let cells = Cells::new(&window, &Selection::all(&counts));
         let range = groups.start as u64..groups.end as u64;
-        let columns = self.columns.iter().map(|(axis, number)| {
-            let index = order.iter().position(|other| other == axis).unwrap_or(0);
-            let values = Coordinates::Values(Arc::clone(&self.axes[*axis].values[*number]));
+        let columns = self.columns.iter().map(|(place, number)| {
+            let index = order.iter().position(|other| other == place).unwrap_or(0);
+            let values = &self.factor(*place).0[*number];
             // Grouping values may be null, which coordinates are not.
-            if self.axes[*axis].values[*number].null_count() > 0 {
-                return self.take(*axis, *number, groups.clone());
+            if values.null_count() > 0 {
+                return self.take(*place, *number, groups.clone());
             }
+            let values = Coordinates::Values(Arc::clone(values));
             Ok(cells.coordinates(index, &values, range.clone())?)
         });
         columns.collect()
@@ -317,20 +330,20 @@ impl Groups {
     pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
         let columns = self.columns.iter();
         columns
-            .map(|(axis, number)| self.take(*axis, *number, groups.iter().copied()))
+            .map(|(place, number)| self.take(*place, *number, groups.iter().copied()))
             .collect()
     }
 
     fn take(
         &self,
-        axis: usize,
+        place: usize,
         number: usize,
         groups: impl Iterator<Item = usize>,
     ) -> Result<ArrayRef> {
-        let axis = &self.axes[axis];
-        let ordinals = groups.map(|group| (group / axis.stride % axis.count) as u64);
+        let (values, count, stride) = self.factor(place);
+        let ordinals = groups.map(|group| (group / stride % count) as u64);
         let ordinals = UInt64Array::from_iter_values(ordinals);
-        Ok(take(&axis.values[number], &ordinals, None)?)
+        Ok(take(&values[number], &ordinals, None)?)
     }
 }
 

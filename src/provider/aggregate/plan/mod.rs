@@ -2,11 +2,14 @@
 
 pub(crate) mod aggregation;
 pub(crate) mod axis_filters;
+pub(crate) mod axis_pairs;
 pub(crate) mod columns;
 pub(crate) mod conditional;
 pub(crate) mod grid_classes;
 pub(crate) mod group_axis;
+pub(crate) mod group_columns;
 pub(crate) mod groups;
 pub(crate) mod order;
 pub(crate) mod program;
 pub(crate) mod reductions;
+pub(crate) mod row_numbers;

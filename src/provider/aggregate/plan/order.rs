@@ -8,6 +8,7 @@ use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::grid::Monotonicity;
+use crate::provider::aggregate::plan::group_columns::GroupColumns;
 use crate::provider::aggregate::plan::program::Program;
 use crate::provider::scan::grid::blocks::MAX_READ;
 use crate::provider::source::GridSelection;
@@ -27,7 +28,8 @@ pub(crate) fn ordering(
     let (groups, columns) = (&program.aggregation.groups, &program.group_columns);
     let mut ordering = Vec::new();
     for (number, axis) in part.grid.axes().iter().enumerate() {
-        let mut over_axis = (0..groups.len()).filter(|group| columns[*group] == number);
+        let mut over_axis =
+            (0..groups.len()).filter(|group| columns[*group] == GroupColumns::One(number));
         let Some(first) = over_axis.next() else {
             continue;
         };

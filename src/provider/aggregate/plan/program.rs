@@ -15,8 +15,9 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use crate::grid::reduce::{RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::plan::axis_filters::is_on_axis;
+use crate::provider::aggregate::plan::axis_pairs::{AxisPair, GroupPair};
 use crate::provider::aggregate::plan::columns::{Columns, value_of};
-use crate::provider::aggregate::plan::groups::group_columns;
+use crate::provider::aggregate::plan::group_columns::{GroupColumns, group_columns};
 use crate::provider::aggregate::plan::reductions::{
     CountedValues, Mask, Reduced, ReductionPlan, reduce, reduction_of,
 };
@@ -39,7 +40,8 @@ use crate::provider::source::GridSelection;
 /// median(value)  Output::RowByRow             DataFusion's accumulator, fed with rows
 /// ```
 ///
-/// Conjuncts over one dimension are solved on its axis. Other conjuncts over one attribute, such as
+/// Conjuncts over one dimension are solved on its axis, and those over two on the pairs of their coordinates
+/// ([`AxisPair`]). Other conjuncts over one attribute, such as
 /// `value > 0`, become bounds of the reductions of this attribute and [`Mask`]s of the others, and groups
 /// exist where a reduction counted a cell ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
 ///
@@ -75,17 +77,24 @@ use crate::provider::source::GridSelection;
 pub(crate) struct Program {
     /// The aggregation over the columns of the table.
     pub aggregation: Aggregation,
-    /// For each grouping expression, the index of the column that it refers to.
-    pub group_columns: Vec<usize>,
+    /// For each grouping expression, the columns that it refers to.
+    pub group_columns: Vec<GroupColumns>,
+    /// The pairs of dimensions that grouping expressions refer to.
+    pub group_pairs: Vec<Arc<GroupPair>>,
     /// The number of dimensions, which are the first columns.
     pub dimensions: usize,
     /// The attributes to read.
     pub attributes: Vec<usize>,
     /// The conjuncts of the predicate that are solved on the axes.
     pub on_axes: Vec<Arc<dyn PhysicalExpr>>,
+    /// The conjuncts of the predicate that are solved on pairs of axes.
+    pub on_pairs: Vec<Arc<dyn PhysicalExpr>>,
+    /// The conjuncts of the predicate and of FILTER clauses that are solved on pairs of axes, with the
+    /// pairs that satisfy them.
+    pub pair_filters: Vec<(Arc<dyn PhysicalExpr>, Arc<AxisPair>)>,
     /// The reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
-    /// For each distinct set of axis predicates in the FILTER clauses, its conjuncts.
+    /// For each distinct set of predicates over one or two dimensions in the FILTER clauses, its conjuncts.
     pub restrictions: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     /// One entry per aggregate, in the order of the aggregation: the way it is computed.
     pub outputs: Vec<Output>,
@@ -135,7 +144,7 @@ pub(crate) enum AxisMethod {
 
 impl Program {
     /// Plans an aggregation over the rows of these grids, whose table has `fields` columns. `None`
-    /// if a grouping expression refers to anything but a single dimension or the file column.
+    /// if a grouping expression refers to anything but one or two dimensions or the file column.
     pub fn try_new(
         aggregation: Aggregation,
         parts: &[GridSelection],
@@ -146,15 +155,19 @@ impl Program {
         let file = parts.iter().any(|part| part.file.is_some());
         let file = file.then(|| fields - 1);
         let dimensions = columns.dimensions;
-        let group_columns = group_columns(&aggregation.groups, dimensions, file)?;
+        let (group_columns, group_pairs) =
+            group_columns(&aggregation.groups, dimensions, file, parts)?;
         let conjuncts = aggregation.conjuncts.iter().cloned();
         let (on_axes, conjuncts): (Vec<_>, Vec<_>) =
             conjuncts.partition(|conjunct| is_on_axis(conjunct, parts));
         let mut program = Self {
             group_columns,
+            group_pairs,
             dimensions,
             attributes: Vec::new(),
             on_axes,
+            on_pairs: Vec::new(),
+            pair_filters: Vec::new(),
             reductions: Vec::new(),
             restrictions: Vec::new(),
             outputs: Vec::with_capacity(aggregation.aggregates.len()),
@@ -162,14 +175,15 @@ impl Program {
             predicate: None,
             aggregation,
         };
+        let (on_pairs, conjuncts): (Vec<_>, Vec<_>) = conjuncts
+            .into_iter()
+            .partition(|conjunct| program.solve_on_pair(conjunct, parts));
+        program.on_pairs = on_pairs;
         let predicate = conjunction_opt(conjuncts);
         if let Some(predicate) = &predicate {
             match program.count(&columns, predicate, &[]) {
                 Some(index) => program.presence = Presence::Counted(index),
-                None => {
-                    program.presence = Presence::Rows;
-                    program.predicate = Some(Arc::clone(predicate));
-                }
+                None => program.presence = Presence::Rows,
             }
         }
         for aggregate in program.aggregation.aggregates.clone() {
@@ -178,8 +192,8 @@ impl Program {
         }
         // Accumulators are fed with rows, which have to satisfy the predicate even if the
         // reductions cover it.
-        if program.outputs.contains(&Output::RowByRow) {
-            program.predicate = predicate;
+        if program.needs_rows() {
+            program.predicate = conjunction_opt(program.on_pairs.iter().cloned().chain(predicate));
         }
         let by_row = program.row_expressions().flat_map(collect_columns);
         let attributes = by_row
@@ -205,6 +219,50 @@ impl Program {
         self.by_row()
             .flat_map(|aggregate| aggregate.arguments.iter().chain(&aggregate.filter))
             .chain(&self.predicate)
+    }
+
+    /// Returns `true` if a conjunct was solved on a pair of axes.
+    pub fn is_known_on_pair(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
+        self.pair_filters.iter().any(|(known, _)| known == conjunct)
+    }
+
+    /// Solves a conjunct on a pair of axes. Returns `false` if that is not possible.
+    fn solve_on_pair(&mut self, conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
+        if self.is_known_on_pair(conjunct) {
+            return true;
+        }
+        // Unreadable coordinates are reported when the query reads them.
+        let Ok(Some(pair)) = AxisPair::of_predicate(conjunct, parts) else {
+            return false;
+        };
+        self.pair_filters
+            .push((Arc::clone(conjunct), Arc::new(pair)));
+        true
+    }
+
+    /// Returns the pairs of axes that the predicate and, if given, a restriction are solved on.
+    pub fn filters_of(&self, restriction: Option<usize>) -> impl Iterator<Item = &AxisPair> {
+        let restriction = restriction.map(|number| &self.restrictions[number]);
+        let filters = self.pair_filters.iter().filter(move |(conjunct, _)| {
+            self.on_pairs.contains(conjunct)
+                || restriction.is_some_and(|conjuncts| conjuncts.contains(conjunct))
+        });
+        filters.map(|(_, pair)| pair.as_ref())
+    }
+
+    /// Returns `true` if the selected cells of each group are a product of indices along the axes.
+    fn is_product(&self) -> bool {
+        self.group_pairs.is_empty() && self.on_pairs.is_empty()
+    }
+
+    /// Returns the axes that are grouped by.
+    pub fn grouped_axes(&self) -> Vec<usize> {
+        let columns = self.group_columns.iter();
+        let axes = columns.flat_map(|columns| match columns {
+            GroupColumns::One(column) => vec![*column],
+            GroupColumns::Pair(pair) => self.group_pairs[*pair].pair.axes.to_vec(),
+        });
+        axes.collect()
     }
 
     /// Returns the aggregates with the way each is computed.
@@ -241,6 +299,7 @@ impl Program {
             return Some(Output::Rows);
         }
         if self.presence == Presence::Selected
+            && self.is_product()
             && let Some(output) = of_axis(aggregate, columns)
         {
             return Some(output);
@@ -250,9 +309,9 @@ impl Program {
             return None;
         }
         let filter = aggregate.filter.iter().flat_map(split_conjunction);
-        let (on_axes, filter): (Vec<_>, Vec<_>) = filter
-            .cloned()
-            .partition(|conjunct| is_on_axis(conjunct, parts));
+        let (on_axes, filter): (Vec<_>, Vec<_>) = filter.cloned().partition(|conjunct| {
+            is_on_axis(conjunct, parts) || self.solve_on_pair(conjunct, parts)
+        });
         // Both the predicate and the FILTER clause restrict the cells that count.
         let values = conjunction_opt(predicate.into_iter().cloned().chain(filter));
         if counts_rows {

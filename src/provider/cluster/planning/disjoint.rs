@@ -16,6 +16,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::provider::aggregate::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::Stage;
+use crate::provider::aggregate::plan::group_columns::GroupColumns;
 use crate::provider::aggregate::rule;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::grid::blocks::MAX_READ;
@@ -40,7 +41,7 @@ pub fn in_tasks(
             .groups
             .iter()
             .zip(&program.group_columns);
-        groups.any(|(expr, column)| expr.is::<Column>() && column == axis)
+        groups.any(|(expr, column)| expr.is::<Column>() && *column == GroupColumns::One(*axis))
     };
     let mut cut = None;
     for axis in (0..axes.len()).filter(is_grouped_by) {

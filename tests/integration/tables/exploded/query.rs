@@ -182,6 +182,16 @@ impl TestTable {
         {
             keys.push(dimension.key(random));
         }
+        if random.chance(20)
+            && keys.len() < most
+            && let Some([one, other]) = self.two_dimensions(random)
+        {
+            let predicate = one.predicate(random, "");
+            keys.push(match random.chance(50) {
+                true => format!("CASE WHEN {predicate} THEN {} END", other.key(random)),
+                false => format!("({predicate} OR {})", other.predicate(random, "")),
+            });
+        }
         let mut list: Vec<String> = Vec::new();
         for number in 0..1 + random.below(4) {
             list.push(format!("{} AS a{number}", self.aggregate(random)));
@@ -193,6 +203,10 @@ impl TestTable {
             .collect();
         let by = match keys.is_empty() {
             true => String::new(),
+            false if random.chance(12) => {
+                let sets = random.pick(&["ROLLUP", "CUBE"]);
+                format!(" GROUP BY {sets} ({})", keys.join(", "))
+            }
             false => format!(" GROUP BY {}", keys.join(", ")),
         };
         let having = match random.chance(20) && !keys.is_empty() {
@@ -213,6 +227,16 @@ impl TestTable {
         ))
     }
 
+    /// Returns two dimensions, if there are any two.
+    fn two_dimensions(&self, random: &mut Random) -> Option<[&TestColumn; 2]> {
+        let count = self.dimensions.len();
+        (count > 1).then(|| {
+            let one = random.below(count);
+            let other = (one + 1 + random.below(count - 1)) % count;
+            [&self.dimensions[one], &self.dimensions[other]]
+        })
+    }
+
     /// Returns an aggregate that does not depend on the order of rows.
     fn aggregate(&self, random: &mut Random) -> String {
         let all: Vec<_> = self.columns().collect();
@@ -227,7 +251,14 @@ impl TestTable {
                     true => &self.values,
                     false => &self.dimensions,
                 };
-                let predicate = random.pick(columns).predicate(random, "");
+                let mut predicate = random.pick(columns).predicate(random, "");
+                if random.chance(30)
+                    && let Some([one, other]) = self.two_dimensions(random)
+                {
+                    let (one, other) = (one.predicate(random, ""), other.predicate(random, ""));
+                    let operator = random.pick(&["AND", "OR"]);
+                    predicate = format!("{predicate} {operator} ({one} OR {other})");
+                }
                 format!(" FILTER (WHERE {predicate})")
             }
             false => String::new(),

@@ -1,0 +1,318 @@
+//! Expressions over two dimensions, evaluated on every pair of selected coordinates.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::record_batch::RecordBatch;
+use datafusion::common::{Result, resources_err};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+
+use crate::grid::reduce::AxisGroups;
+use crate::grid::{Cells, IndexSet, Selection, Window};
+use crate::provider::aggregate::plan::grid_classes::GridClasses;
+use crate::provider::aggregate::plan::row_numbers::{RowNumbers, evaluate_on};
+use crate::provider::planning::dynamic::is_dynamic;
+use crate::provider::planning::mask::mask;
+use crate::provider::planning::product_mask::{SEGMENT, for_each_combination};
+use crate::provider::source::GridSelection;
+
+/// The maximum number of pairs of coordinates on which expressions are evaluated.
+const MAX_PAIRS: u64 = 16 << 20;
+/// A number of pairs that is always accepted.
+const FEW_PAIRS: u64 = 64 << 10;
+/// The minimum number of selected cells per pair, if there are more pairs. The pairs are evaluated while
+/// the query is planned, which must take far less time than reading the cells.
+const MIN_CELLS: u64 = 16;
+/// The maximum number of pairs whose numbers are kept in memory.
+const MAX_KEPT: usize = 4 << 20;
+/// The number of pairs that a predicate rejects.
+const REJECTED: u32 = u32::MAX;
+
+/// Numbers of the pairs of coordinates along two dimensions: those of the groups that grouping expressions
+/// form, or of the pairs that satisfy a predicate.
+///
+/// Coordinates along the first dimension with the same numbers share a line:
+///
+/// ```text
+/// date_part('hour', time + lon / 15 * INTERVAL '1 hour')
+///
+///               lon  0   15   30
+/// time 00:00         0    1    2     line 0
+///      01:00         1    2    3     line 1
+///      00:00 (+1 d)  0    1    2     line 0
+/// ```
+#[derive(Debug)]
+pub(crate) struct AxisPair {
+    /// The dimensions, ascending.
+    pub axes: [usize; 2],
+    /// For each grid, its numbers; `None` if the grid has no selected cells.
+    grids: Vec<Option<Arc<PairNumbers>>>,
+}
+
+/// The groups of expressions over two dimensions.
+#[derive(Debug)]
+pub(crate) struct GroupPair {
+    /// The number of each pair's group.
+    pub pair: AxisPair,
+    /// For each grouping expression over the pair, its value in each group.
+    pub values: Vec<ArrayRef>,
+    pub count: usize,
+}
+
+/// The numbers of the pairs of one grid.
+#[derive(Debug)]
+struct PairNumbers {
+    /// The selected indices along each of the two axes when the numbers were computed.
+    selected: [IndexSet; 2],
+    /// For each selected index along the first axis, the index of its line.
+    line_of: Vec<u32>,
+    /// The numbers of the lines, one after another: one for each selected index along the second axis.
+    lines: Vec<u32>,
+}
+
+/// Returns the two dimensions that an expression refers to; `None` if it refers to others, too, or if its
+/// value is not known before the query runs.
+pub(crate) fn pair_of(expr: &Arc<dyn PhysicalExpr>, dimensions: usize) -> Option<[usize; 2]> {
+    let columns: BTreeSet<usize> = collect_columns(expr).iter().map(Column::index).collect();
+    let mut columns = columns.into_iter();
+    let axes = [columns.next()?, columns.next()?];
+    let is_pair = columns.next().is_none() && axes[1] < dimensions && !is_dynamic(expr);
+    is_pair.then_some(axes)
+}
+
+impl GroupPair {
+    /// Numbers the groups of expressions over two dimensions. Returns `None` if an expression fails on a
+    /// pair of coordinates, or if there are too many pairs.
+    ///
+    /// # Errors
+    /// Fails if coordinates cannot be read.
+    pub fn try_new(
+        expressions: &[&Arc<dyn PhysicalExpr>],
+        axes: [usize; 2],
+        parts: &[GridSelection],
+    ) -> Result<Option<Self>> {
+        let mut numbers = RowNumbers::default();
+        let pair = AxisPair::try_new(axes, parts, |pairs| {
+            numbers.of_rows(evaluate_on(expressions, pairs)?)
+        })?;
+        let Some(pair) = pair else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            pair,
+            count: numbers.count(),
+            values: numbers.values()?,
+        }))
+    }
+}
+
+impl AxisPair {
+    /// Evaluates a predicate. Returns `None` if it refers to other columns than two dimensions, if it
+    /// fails on a pair of coordinates, or if there are too many pairs.
+    pub fn of_predicate(
+        predicate: &Arc<dyn PhysicalExpr>,
+        parts: &[GridSelection],
+    ) -> Result<Option<Self>> {
+        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+        let Some(axes) = pair_of(predicate, dimensions) else {
+            return Ok(None);
+        };
+        Self::try_new(axes, parts, |pairs| {
+            let predicate = reassign_expr_columns(Arc::clone(predicate), pairs.schema_ref())?;
+            let mask = mask(&predicate, pairs)?;
+            let numbers = mask.values().iter();
+            Ok(numbers
+                .map(|holds| if holds { 0 } else { REJECTED })
+                .collect())
+        })
+    }
+
+    fn try_new(
+        axes: [usize; 2],
+        parts: &[GridSelection],
+        mut number: impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
+    ) -> Result<Option<Self>> {
+        let all: Vec<&GridSelection> = parts.iter().collect();
+        let classes = [
+            GridClasses::of(axes[0], &all)?,
+            GridClasses::of(axes[1], &all)?,
+        ];
+        let cells = GridSelection::cells(parts).unwrap_or(u64::MAX);
+        let most = MAX_PAIRS.min(FEW_PAIRS.max(cells / MIN_CELLS));
+        let mut known: HashMap<(usize, usize), Arc<PairNumbers>> = HashMap::new();
+        let mut grids = Vec::with_capacity(parts.len());
+        let (mut evaluated, mut kept) = (0u64, 0);
+        for (place, part) in parts.iter().enumerate() {
+            let class = (classes[0].of_part[place]).zip(classes[1].of_part[place]);
+            let Some(class) = class else {
+                grids.push(None);
+                continue;
+            };
+            if let Some(numbers) = known.get(&class) {
+                grids.push(Some(Arc::clone(numbers)));
+                continue;
+            }
+            let count = |axis: usize| part.selection.axes()[axis].count();
+            evaluated = evaluated.saturating_add(count(axes[0]).saturating_mul(count(axes[1])));
+            if evaluated > most {
+                return Ok(None);
+            }
+            for axis in axes {
+                part.grid.axes()[axis].coordinates()?;
+            }
+            // The plan below evaluates the expressions row by row, and reports the error if they fail there.
+            let Ok(numbers) = PairNumbers::try_new(axes, part, &mut number) else {
+                return Ok(None);
+            };
+            kept += numbers.lines.len();
+            if kept > MAX_KEPT {
+                return Ok(None);
+            }
+            let numbers = Arc::new(numbers);
+            known.insert(class, Arc::clone(&numbers));
+            grids.push(Some(numbers));
+        }
+        Ok(Some(Self { axes, grids }))
+    }
+
+    /// Splits the cells of a window of a grid, a product of indices along the axes, into products of
+    /// which each has the same numbers at all its indices along the first axis. The number times `stride`
+    /// is added to the term along the second axis. Rejected cells are left out.
+    pub fn split(
+        &self,
+        grid: usize,
+        window: &Window,
+        stride: usize,
+        product: &[AxisGroups],
+    ) -> Vec<Vec<AxisGroups>> {
+        let Some(numbers) = &self.grids[grid] else {
+            return Vec::new();
+        };
+        let [first, second] = self.axes;
+        let length = numbers.line_length();
+        let start = window.ranges()[first].start;
+        let mut by_line: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+        for (place, index) in product[first].selected.ranges().flatten().enumerate() {
+            let line = numbers.line_of[numbers.selected[0].rank(start + index) as usize];
+            by_line.entry(line).or_default().push((place, index));
+        }
+        let start = window.ranges()[second].start;
+        let along = product[second].selected.ranges().flatten();
+        let along: Vec<(usize, u64, usize)> = along
+            .enumerate()
+            .map(|(place, index)| {
+                let rank = numbers.selected[1].rank(start + index);
+                (place, index, rank as usize)
+            })
+            .collect();
+        let split = by_line.into_iter().filter_map(|(line, places)| {
+            let numbers = &numbers.lines[line as usize * length..][..length];
+            let others = &product[second];
+            let counted = along
+                .iter()
+                .filter(|(_, _, rank)| numbers[*rank] != REJECTED);
+            let term = |(place, _, rank): &(usize, u64, usize)| {
+                let before = others.terms.as_ref().map_or(0, |terms| terms[*place]);
+                before + numbers[*rank] as usize * stride
+            };
+            let has_terms = stride > 0 || others.terms.is_some();
+            let terms = has_terms.then(|| counted.clone().map(term).collect());
+            let ranges = counted.map(|(_, index, _)| *index..index + 1);
+            let selected = IndexSet::from_ranges(others.selected.length(), ranges);
+            if selected.is_empty() {
+                return None;
+            }
+            let mut split = product.to_vec();
+            split[second] = AxisGroups { selected, terms };
+            let lines = &product[first];
+            let ranges = places.iter().map(|(_, index)| *index..index + 1);
+            split[first] = AxisGroups {
+                selected: IndexSet::from_ranges(lines.selected.length(), ranges),
+                terms: lines.terms.as_ref().map(|terms| {
+                    let terms = places.iter().map(|(place, _)| terms[*place]);
+                    terms.collect()
+                }),
+            };
+            Some(split)
+        });
+        split.collect()
+    }
+
+    /// Adds the number of each row's pair times `stride` to `sums`. The rows are those of a window of a
+    /// grid.
+    pub fn add_terms(
+        &self,
+        grid: usize,
+        (window, selection): (&Window, &Selection),
+        (cells, rows): (&Cells, Range<u64>),
+        stride: usize,
+        sums: &mut [usize],
+    ) {
+        let Some(numbers) = &self.grids[grid] else {
+            return;
+        };
+        let mut places = vec![0; sums.len()];
+        for (side, axis) in self.axes.into_iter().enumerate() {
+            let range = window.ranges()[axis].clone();
+            let indices = selection.axes()[axis].within(range.clone());
+            let ranks = indices.ranges().flatten();
+            let ranks =
+                ranks.map(|index| numbers.selected[side].rank(range.start + index) as usize);
+            let terms: Vec<usize> = match side {
+                0 => {
+                    let starts = ranks.map(|rank| numbers.line_of[rank] as usize);
+                    starts.map(|line| line * numbers.line_length()).collect()
+                }
+                _ => ranks.collect(),
+            };
+            cells.add_terms(axis, &terms, rows.clone(), &mut places);
+        }
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum += numbers.lines[place] as usize * stride;
+        }
+    }
+}
+
+impl PairNumbers {
+    fn try_new(
+        axes: [usize; 2],
+        part: &GridSelection,
+        number: &mut impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
+    ) -> Result<Self> {
+        let selected = axes.map(|axis| part.selection.axes()[axis].clone());
+        let length = selected[1].count();
+        let mut known: HashMap<Box<[u32]>, u32> = HashMap::new();
+        let mut line_of: Vec<u32> = Vec::with_capacity(selected[0].count() as usize);
+        let mut lines: Vec<u32> = Vec::new();
+        let segment = (SEGMENT / length.max(1)).max(1) * length;
+        for_each_combination(part.grid.axes(), &axes, &selected, segment, |pairs| {
+            for line in number(pairs)?.chunks_exact(length as usize) {
+                let next = known.len() as u32;
+                let number = known.get(line).copied();
+                line_of.push(number.unwrap_or_else(|| {
+                    known.insert(line.into(), next);
+                    lines.extend(line);
+                    next
+                }));
+            }
+            if lines.len() > MAX_KEPT {
+                return resources_err!("there are more than {MAX_KEPT} pairs of coordinates");
+            }
+            Ok(())
+        })?;
+        Ok(Self {
+            selected,
+            line_of,
+            lines,
+        })
+    }
+
+    /// Returns the number of selected indices along the second axis.
+    fn line_length(&self) -> usize {
+        self.selected[1].count() as usize
+    }
+}
