@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::grid::index_set::IndexSet;
 use crate::grid::reduce::kernel_input::{Base, STREAMS};
@@ -34,7 +35,7 @@ pub struct AxisGroups {
     pub selected: IndexSet,
     /// The term of each selected index, in ascending order of the indices. `None` if all terms are
     /// zero.
-    pub terms: Option<Vec<usize>>,
+    pub terms: Option<Arc<[usize]>>,
 }
 
 /// The selected cells of a chunk, in row-major order, as sets of rows of equal length.

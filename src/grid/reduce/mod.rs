@@ -21,7 +21,7 @@
 //!
 //! let axes = [
 //!     AxisGroups { selected: IndexSet::all(2), terms: None },
-//!     AxisGroups { selected: IndexSet::all(3), terms: Some(vec![0, 1, 2]) },
+//!     AxisGroups { selected: IndexSet::all(3), terms: Some([0, 1, 2].into()) },
 //! ];
 //! let layout = Layout::new(&axes, 0);
 //!

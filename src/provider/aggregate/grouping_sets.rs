@@ -29,6 +29,7 @@ use {
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
+use crate::provider::aggregate::exec::fallback::or_engine;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule::operator;
 use crate::provider::plans::display::{visit_all, write_operator};
@@ -88,11 +89,11 @@ pub(crate) fn grouping_sets(
         return Ok(None);
     };
     let cells = states.scan().blocks().rows().at_most();
-    let has_few = states
+    let pays_off = states
         .groups()
         .zip(cells)
         .is_some_and(|(groups, cells)| groups.saturating_mul(MIN_CELLS_PER_GROUP) <= cells);
-    Ok(has_few.then(|| ArrayGroupingSetsExec::new(Arc::new(states), group_by, plan)))
+    Ok(pays_off.then(|| ArrayGroupingSetsExec::new(Arc::new(states), group_by, plan)))
 }
 
 impl ArrayGroupingSetsExec {
@@ -130,7 +131,7 @@ impl ArrayGroupingSetsExec {
 }
 
 /// Returns the states of a batch once for each grouping set, with the keys of the set.
-fn of_sets(
+fn states_of_sets(
     batch: &RecordBatch,
     group_by: &PhysicalGroupBy,
     replaced: &Arc<dyn ExecutionPlan>,
@@ -165,6 +166,10 @@ impl ExecutionPlan for ArrayGroupingSetsExec {
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -202,16 +207,26 @@ impl ExecutionPlan for ArrayGroupingSetsExec {
         }
         let states = self.states.execute(0, Arc::clone(&context))?;
         let (group_by, replaced) = (self.group_by.clone(), Arc::clone(&self.replaced));
-        let baseline = BaselineMetrics::new(&self.metrics, 0);
+        let metrics = self.metrics.clone();
+        let baseline = BaselineMetrics::new(&metrics, 0);
         let rows = async move {
-            let mut states = states.peekable();
+            let has_rows = |batch: &RecordBatch| futures::future::ready(batch.num_rows() > 0);
+            let mut states = states.try_filter(has_rows).boxed().peekable();
             if Pin::new(&mut states).peek().await.is_none() {
-                let rows = CoalescePartitionsExec::new(replaced).execute(0, context)?;
-                return Ok::<_, DataFusionError>(rows.boxed());
+                let schema = replaced.schema();
+                return or_engine(
+                    Ok(None),
+                    &replaced,
+                    None,
+                    &schema,
+                    &context,
+                    &metrics,
+                    baseline,
+                );
             }
             let sets = states.map(move |batch: Result<RecordBatch>| {
                 let _timer = baseline.elapsed_compute().timer();
-                let sets = of_sets(&batch?, &group_by, &replaced)?;
+                let sets = states_of_sets(&batch?, &group_by, &replaced)?;
                 let sets = sets.into_iter().map(|set| set.record_output(&baseline));
                 let sets: Vec<Result<RecordBatch>> = sets.map(Ok).collect();
                 Ok::<_, DataFusionError>(futures::stream::iter(sets))

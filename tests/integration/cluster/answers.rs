@@ -24,7 +24,7 @@ pub(crate) async fn cluster(count: usize) -> (tempfile::TempDir, SessionContext,
     (folder, ctx, workers)
 }
 
-const QUERIES: [&str; 27] = [
+const QUERIES: [&str; 32] = [
     "SELECT * FROM a",
     "SELECT time, lat FROM a",
     "SELECT value FROM a WHERE value > 50 AND lat > 1",
@@ -37,6 +37,11 @@ const QUERIES: [&str; 27] = [
     "SELECT time % 5, max(value) FROM a WHERE lon > 2 GROUP BY 1",
     "SELECT value, count(*) FROM a GROUP BY value",
     "SELECT lat + lon AS k, sum(value) FROM a GROUP BY k",
+    "SELECT count(*), sum(value) FROM a WHERE time + lon < 7",
+    "SELECT time, count(*), sum(value) FROM a WHERE abs(time - lon) < 2 GROUP BY time",
+    "SELECT lat, count(*), count(*) FILTER (WHERE time < lon) FROM a WHERE time + lon < 9 GROUP BY lat",
+    "SELECT lat, lon % 2, count(*), sum(value) FROM a GROUP BY CUBE (lat, lon % 2)",
+    "SELECT time, lat, lon, rank() OVER (PARTITION BY lat, lon ORDER BY value DESC) FROM a",
     "SELECT DISTINCT lat FROM a",
     "SELECT count(DISTINCT time), count(DISTINCT value) FROM a",
     "SELECT lat, median(value) FROM a GROUP BY lat",

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::reduce::Counts;
+use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Selection, Window};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::chunk_order::Order;
@@ -113,11 +113,11 @@ impl Job {
         let groups = Groups::try_new(
             &program.aggregation.groups,
             &program.group_columns,
-            &program.group_pairs,
+            program.group_pair.as_ref(),
             &parts,
         )?;
         let restrictions = program.restrictions.iter().flatten();
-        let restrictions = restrictions.filter(|conjunct| !program.is_known_on_pair(conjunct));
+        let restrictions = restrictions.filter(|conjunct| !program.is_on_pair(conjunct));
         let Some(filters) = AxisFilters::try_new(restrictions, &parts, dimensions)? else {
             return Ok(None);
         };
@@ -258,9 +258,9 @@ impl Job {
         });
         let columns = outputs.sum::<usize>() + 8 * self.program.restrictions.len();
         let per_group = match self.program.presence {
-            Presence::Selected => columns,
+            Presence::Selected if self.program.is_product() => columns,
             // Groups with rows are gathered by group index, which copies the columns.
-            Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
+            Presence::Selected | Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
         };
         per_group.saturating_mul(self.groups.count())
     }
@@ -277,22 +277,32 @@ impl Job {
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
         let parts = self.grid_selections();
         let has_filters = self.program.filters_of(restriction).next().is_some();
-        if !has_filters && self.groups.pairs().next().is_none() {
+        if !has_filters && self.groups.pair().is_none() {
             let parts = parts.map(|part| (&part.part.selection, part.selection(restriction)));
             return self.groups.cells(parts).await;
         }
-        let products = parts.map(|part| {
-            let all = part.part.selection.axes().iter().map(|set| 0..set.length());
-            let window = Window::new(all.collect());
-            let (selection, wanted) = (&part.part.selection, part.selection(restriction));
-            let (axes, base) = self
-                .groups
-                .of_window(part.number, selection, wanted, &window);
-            let filters = self.program.filters_of(restriction);
-            let products = self.groups.products(part.number, &window, axes, filters);
-            (products, base)
+        let products = parts.flat_map(|part| {
+            let windows = part.windows();
+            windows.map(move |window| Ok(self.products(part, restriction, &window?)))
         });
         self.groups.cells_of_products(products).await
+    }
+
+    /// Returns the selected cells of a window of a grid, or those that a restriction keeps, as products of
+    /// indices along the axes, and the base of their group indices.
+    fn products(
+        &self,
+        part: &GridJob,
+        restriction: Option<usize>,
+        window: &Window,
+    ) -> (Vec<Vec<AxisGroups>>, usize) {
+        let (selection, wanted) = (&part.part.selection, part.selection(restriction));
+        let (axes, base) = self
+            .groups
+            .of_window(part.number, selection, wanted, window);
+        let filters = self.program.filters_of(restriction);
+        let products = self.groups.products(part.number, window, axes, filters);
+        (products, base)
     }
 
     /// Returns `true` if no chunk was pruned by the values of its cells.
@@ -350,6 +360,19 @@ impl GridJob {
     pub fn read_ahead_end(&self, ordinal: u64) -> u64 {
         let all = self.blocks.count().unwrap_or(u64::MAX);
         self.order.as_ref().map_or(all, |_| ordinal + 1)
+    }
+
+    /// Returns the windows of the chunks to read, if some are left out, otherwise that of the whole grid.
+    fn windows(&self) -> Box<dyn Iterator<Item = Result<Window>> + Send + '_> {
+        let Some(kept) = &self.part.kept else {
+            let axes = self.part.selection.axes().iter();
+            let all = Window::new(axes.map(|set| 0..set.length()).collect());
+            return Box::new(std::iter::once(Ok(all)));
+        };
+        Box::new(kept.ranges().flatten().map(|ordinal| {
+            let chunk = self.blocks.chunk(ordinal)?;
+            Ok(self.part.grid.chunk_grid().window(&chunk))
+        }))
     }
 
     fn units(&self) -> Option<u64> {

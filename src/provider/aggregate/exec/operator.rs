@@ -109,7 +109,7 @@ impl ArrayAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         Some(Self {
-            groups: most_groups(&program.group_columns, &program.group_pairs, parts),
+            groups: most_groups(&program.group_columns, program.group_pair.as_deref(), parts),
             scan,
             program: Arc::new(program),
             stage,

@@ -46,7 +46,7 @@ pub(crate) struct RowsOfChunk<'a> {
     /// The index of the chunk's [`GridJob`](super::job::GridJob).
     pub part: usize,
     pub window: &'a Window,
-    /// The terms of the group index along each axis, without those of pairs, and the base that is added for
+    /// The terms of the group index along each axis, without those of the pair, and the base that is added for
     /// every cell.
     pub axes: &'a [AxisGroups],
     pub base: usize,
@@ -186,13 +186,10 @@ impl RowEvaluation {
                 cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
             }
         }
-        let (number, of_window) = (
-            job.parts[chunk.part].number,
-            (chunk.window, &part.selection),
-        );
-        for (pair, stride) in job.groups.pairs() {
-            let of_rows = (&*cells, rows.clone());
-            pair.add_terms(number, of_window, of_rows, stride, &mut self.groups);
+        if let Some(pair) = job.groups.pair() {
+            let (grid, selection) = (job.parts[chunk.part].number, &part.selection);
+            let rows = rows.clone();
+            pair.add_terms(grid, chunk.window, selection, cells, rows, &mut self.groups);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         let schema = Arc::clone(&self.schema);

@@ -8,7 +8,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::grid::reduce::{AxisGroups, GroupCounts, Layout, MaskedCells};
 use crate::grid::{Cells, Window};
-use crate::provider::aggregate::exec::chunk_statistics::known;
+use crate::provider::aggregate::exec::chunk_statistics::{ChunkContribution, known};
 use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::exec::row_evaluation::{RowEvaluation, RowsOfChunk};
@@ -175,7 +175,7 @@ impl Job {
 #[derive(PartialEq, Eq)]
 struct ChunkGroups {
     base: usize,
-    /// The terms along each axis, without those of pairs.
+    /// The terms along each axis, without those of the pair.
     axes: Vec<AxisGroups>,
     /// The cells to reduce.
     selected: Products,
@@ -283,7 +283,13 @@ impl Worker {
                     None => return Ok(false),
                     known => known,
                 },
-                _ => return Ok(false),
+                _ => {
+                    let axes = &groups.axes;
+                    match known(*number, &self.job, part, window, axes, groups.base)? {
+                        Some(ChunkContribution::Nothing) => None,
+                        _ => return Ok(false),
+                    }
+                }
             };
             all.push(known);
         }

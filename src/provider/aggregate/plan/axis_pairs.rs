@@ -27,15 +27,17 @@ const FEW_PAIRS: u64 = 64 << 10;
 /// The minimum number of selected cells per pair, if there are more pairs. The pairs are evaluated while
 /// the query is planned, which must take far less time than reading the cells.
 const MIN_CELLS: u64 = 16;
-/// The maximum number of pairs whose numbers are kept in memory.
+/// The maximum number of pairs whose group index is kept in memory.
 const MAX_KEPT: usize = 4 << 20;
-/// The number of pairs that a predicate rejects.
+/// The maximum number of groups of expressions over two dimensions.
+const MAX_PAIR_GROUPS: usize = 1 << 20;
+/// The group index of a pair that a predicate rejects.
 const REJECTED: u32 = u32::MAX;
 
-/// Numbers of the pairs of coordinates along two dimensions: those of the groups that grouping expressions
-/// form, or of the pairs that satisfy a predicate.
+/// The group index of each pair of coordinates along two dimensions; for a predicate, whether the pair
+/// satisfies it.
 ///
-/// Coordinates along the first dimension with the same numbers share a line:
+/// Coordinates along the first dimension with the same group indices share a line:
 ///
 /// ```text
 /// date_part('hour', time + lon / 15 * INTERVAL '1 hour')
@@ -49,28 +51,30 @@ const REJECTED: u32 = u32::MAX;
 pub(crate) struct AxisPair {
     /// The dimensions, ascending.
     pub axes: [usize; 2],
-    /// For each grid, its numbers; `None` if the grid has no selected cells.
-    grids: Vec<Option<Arc<PairNumbers>>>,
+    /// `true` if the group indices are those of grouping expressions.
+    is_grouped: bool,
+    /// For each grid, its group indices; `None` if the grid has no selected cells.
+    grids: Vec<Option<Arc<PairGroups>>>,
 }
 
 /// The groups of expressions over two dimensions.
 #[derive(Debug)]
 pub(crate) struct GroupPair {
-    /// The number of each pair's group.
+    /// The group index of each pair.
     pub pair: AxisPair,
     /// For each grouping expression over the pair, its value in each group.
     pub values: Vec<ArrayRef>,
     pub count: usize,
 }
 
-/// The numbers of the pairs of one grid.
+/// The group indices of the pairs of one grid.
 #[derive(Debug)]
-struct PairNumbers {
-    /// The selected indices along each of the two axes when the numbers were computed.
+struct PairGroups {
+    /// The selected indices along each of the two axes when the expressions were evaluated.
     selected: [IndexSet; 2],
     /// For each selected index along the first axis, the index of its line.
     line_of: Vec<u32>,
-    /// The numbers of the lines, one after another: one for each selected index along the second axis.
+    /// The group indices of the lines, one after another: one for each selected index along the second axis.
     lines: Vec<u32>,
 }
 
@@ -85,8 +89,8 @@ pub(crate) fn pair_of(expr: &Arc<dyn PhysicalExpr>, dimensions: usize) -> Option
 }
 
 impl GroupPair {
-    /// Numbers the groups of expressions over two dimensions. Returns `None` if an expression fails on a
-    /// pair of coordinates, or if there are too many pairs.
+    /// Finds the groups of expressions over two dimensions. Returns `None` if an expression fails on a
+    /// pair of coordinates, or if there are too many pairs or groups.
     ///
     /// # Errors
     /// Fails if coordinates cannot be read.
@@ -96,8 +100,12 @@ impl GroupPair {
         parts: &[GridSelection],
     ) -> Result<Option<Self>> {
         let mut numbers = RowNumbers::default();
-        let pair = AxisPair::try_new(axes, parts, |pairs| {
-            numbers.of_rows(evaluate_on(expressions, pairs)?)
+        let pair = AxisPair::try_new(axes, true, parts, |pairs| {
+            let groups = numbers.of_rows(evaluate_on(expressions, pairs)?)?;
+            if numbers.count() > MAX_PAIR_GROUPS {
+                return resources_err!("there are more than {MAX_PAIR_GROUPS} groups");
+            }
+            Ok(groups)
         })?;
         let Some(pair) = pair else {
             return Ok(None);
@@ -111,21 +119,21 @@ impl GroupPair {
 }
 
 impl AxisPair {
-    /// Evaluates a predicate. Returns `None` if it refers to other columns than two dimensions, if it
-    /// fails on a pair of coordinates, or if there are too many pairs.
+    /// Evaluates a predicate over two dimensions. Returns `None` if it fails on a pair of coordinates, or
+    /// if there are too many pairs.
+    ///
+    /// # Errors
+    /// Fails if coordinates cannot be read.
     pub fn of_predicate(
         predicate: &Arc<dyn PhysicalExpr>,
+        axes: [usize; 2],
         parts: &[GridSelection],
     ) -> Result<Option<Self>> {
-        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
-        let Some(axes) = pair_of(predicate, dimensions) else {
-            return Ok(None);
-        };
-        Self::try_new(axes, parts, |pairs| {
+        Self::try_new(axes, false, parts, |pairs| {
             let predicate = reassign_expr_columns(Arc::clone(predicate), pairs.schema_ref())?;
             let mask = mask(&predicate, pairs)?;
-            let numbers = mask.values().iter();
-            Ok(numbers
+            let holds = mask.values().iter();
+            Ok(holds
                 .map(|holds| if holds { 0 } else { REJECTED })
                 .collect())
         })
@@ -133,8 +141,9 @@ impl AxisPair {
 
     fn try_new(
         axes: [usize; 2],
+        is_grouped: bool,
         parts: &[GridSelection],
-        mut number: impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
+        mut groups_of: impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
     ) -> Result<Option<Self>> {
         let all: Vec<&GridSelection> = parts.iter().collect();
         let classes = [
@@ -143,145 +152,145 @@ impl AxisPair {
         ];
         let cells = GridSelection::cells(parts).unwrap_or(u64::MAX);
         let most = MAX_PAIRS.min(FEW_PAIRS.max(cells / MIN_CELLS));
-        let mut known: HashMap<(usize, usize), Arc<PairNumbers>> = HashMap::new();
+        let mut known: HashMap<(usize, usize), Arc<PairGroups>> = HashMap::new();
         let mut grids = Vec::with_capacity(parts.len());
         let (mut evaluated, mut kept) = (0u64, 0);
-        for (place, part) in parts.iter().enumerate() {
-            let class = (classes[0].of_part[place]).zip(classes[1].of_part[place]);
+        for (grid, part) in parts.iter().enumerate() {
+            let class = (classes[0].of_part[grid]).zip(classes[1].of_part[grid]);
             let Some(class) = class else {
                 grids.push(None);
                 continue;
             };
-            if let Some(numbers) = known.get(&class) {
-                grids.push(Some(Arc::clone(numbers)));
+            if let Some(groups) = known.get(&class) {
+                grids.push(Some(Arc::clone(groups)));
                 continue;
             }
             let count = |axis: usize| part.selection.axes()[axis].count();
             evaluated = evaluated.saturating_add(count(axes[0]).saturating_mul(count(axes[1])));
-            if evaluated > most {
+            if evaluated > most || count(axes[1]) > MAX_KEPT as u64 {
                 return Ok(None);
             }
             for axis in axes {
                 part.grid.axes()[axis].coordinates()?;
             }
             // The plan below evaluates the expressions row by row, and reports the error if they fail there.
-            let Ok(numbers) = PairNumbers::try_new(axes, part, &mut number) else {
+            let Ok(groups) = PairGroups::try_new(axes, part, &mut groups_of) else {
                 return Ok(None);
             };
-            kept += numbers.lines.len();
+            kept += groups.lines.len();
             if kept > MAX_KEPT {
                 return Ok(None);
             }
-            let numbers = Arc::new(numbers);
-            known.insert(class, Arc::clone(&numbers));
-            grids.push(Some(numbers));
+            let groups = Arc::new(groups);
+            known.insert(class, Arc::clone(&groups));
+            grids.push(Some(groups));
         }
-        Ok(Some(Self { axes, grids }))
+        Ok(Some(Self {
+            axes,
+            is_grouped,
+            grids,
+        }))
     }
 
     /// Splits the cells of a window of a grid, a product of indices along the axes, into products of
-    /// which each has the same numbers at all its indices along the first axis. The number times `stride`
-    /// is added to the term along the second axis. Rejected cells are left out.
+    /// which each has the same group indices at all its indices along the first axis. The group index is
+    /// added to the term along the second axis. Rejected cells are left out.
     pub fn split(
         &self,
         grid: usize,
         window: &Window,
-        stride: usize,
         product: &[AxisGroups],
     ) -> Vec<Vec<AxisGroups>> {
-        let Some(numbers) = &self.grids[grid] else {
+        let Some(pairs) = &self.grids[grid] else {
             return Vec::new();
         };
         let [first, second] = self.axes;
-        let length = numbers.line_length();
+        let (ahead, behind) = (&product[first], &product[second]);
+        let length = pairs.line_length();
         let start = window.ranges()[first].start;
         let mut by_line: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
-        for (place, index) in product[first].selected.ranges().flatten().enumerate() {
-            let line = numbers.line_of[numbers.selected[0].rank(start + index) as usize];
-            by_line.entry(line).or_default().push((place, index));
+        for (rank, index) in ahead.selected.ranges().flatten().enumerate() {
+            let line = pairs.line_of[pairs.selected[0].rank(start + index) as usize];
+            by_line.entry(line).or_default().push((rank, index));
         }
         let start = window.ranges()[second].start;
-        let along = product[second].selected.ranges().flatten();
-        let along: Vec<(usize, u64, usize)> = along
-            .enumerate()
-            .map(|(place, index)| {
-                let rank = numbers.selected[1].rank(start + index);
-                (place, index, rank as usize)
-            })
-            .collect();
-        let split = by_line.into_iter().filter_map(|(line, places)| {
-            let numbers = &numbers.lines[line as usize * length..][..length];
-            let others = &product[second];
-            let counted = along
-                .iter()
-                .filter(|(_, _, rank)| numbers[*rank] != REJECTED);
-            let term = |(place, _, rank): &(usize, u64, usize)| {
-                let before = others.terms.as_ref().map_or(0, |terms| terms[*place]);
-                before + numbers[*rank] as usize * stride
-            };
-            let has_terms = stride > 0 || others.terms.is_some();
-            let terms = has_terms.then(|| counted.clone().map(term).collect());
-            let ranges = counted.map(|(_, index, _)| *index..index + 1);
-            let selected = IndexSet::from_ranges(others.selected.length(), ranges);
+        let along = behind.selected.ranges().flatten();
+        let along = along.map(|index| (index, pairs.selected[1].rank(start + index) as usize));
+        let along: Vec<(u64, usize)> = along.collect();
+        let split = by_line.into_iter().filter_map(|(line, indices)| {
+            let groups = &pairs.lines[line as usize * length..][..length];
+            let counted = along.iter().enumerate();
+            let counted = counted.filter(|(_, (_, rank))| groups[*rank] != REJECTED);
+            let ranges = counted.clone().map(|(_, (index, _))| *index..index + 1);
+            let selected = IndexSet::from_ranges(behind.selected.length(), ranges);
             if selected.is_empty() {
                 return None;
             }
-            let mut split = product.to_vec();
-            split[second] = AxisGroups { selected, terms };
-            let lines = &product[first];
-            let ranges = places.iter().map(|(_, index)| *index..index + 1);
-            split[first] = AxisGroups {
-                selected: IndexSet::from_ranges(lines.selected.length(), ranges),
-                terms: lines.terms.as_ref().map(|terms| {
-                    let terms = places.iter().map(|(place, _)| terms[*place]);
+            let term = |(own, (_, rank)): (usize, &(u64, usize))| {
+                let before = behind.terms.as_ref().map_or(0, |terms| terms[own]);
+                before + groups[*rank] as usize
+            };
+            let has_terms = self.is_grouped || behind.terms.is_some();
+            let terms = has_terms.then(|| counted.map(term).collect());
+            let behind = AxisGroups { selected, terms };
+            let ranges = indices.iter().map(|(_, index)| *index..index + 1);
+            let ahead = AxisGroups {
+                selected: IndexSet::from_ranges(ahead.selected.length(), ranges),
+                terms: ahead.terms.as_ref().map(|terms| {
+                    let terms = indices.iter().map(|(rank, _)| terms[*rank]);
                     terms.collect()
                 }),
             };
-            Some(split)
+            let axes = product.iter().enumerate().map(|(axis, groups)| match axis {
+                axis if axis == first => ahead.clone(),
+                axis if axis == second => behind.clone(),
+                _ => groups.clone(),
+            });
+            Some(axes.collect())
         });
         split.collect()
     }
 
-    /// Adds the number of each row's pair times `stride` to `sums`. The rows are those of a window of a
-    /// grid.
+    /// Adds the group index of each row's pair to `sums`. The rows are those of the selected cells of a
+    /// window of a grid.
     pub fn add_terms(
         &self,
         grid: usize,
-        (window, selection): (&Window, &Selection),
-        (cells, rows): (&Cells, Range<u64>),
-        stride: usize,
+        window: &Window,
+        selection: &Selection,
+        cells: &Cells,
+        rows: Range<u64>,
         sums: &mut [usize],
     ) {
-        let Some(numbers) = &self.grids[grid] else {
+        let Some(pairs) = &self.grids[grid] else {
             return;
         };
-        let mut places = vec![0; sums.len()];
+        let mut offsets = vec![0; sums.len()];
         for (side, axis) in self.axes.into_iter().enumerate() {
             let range = window.ranges()[axis].clone();
             let indices = selection.axes()[axis].within(range.clone());
             let ranks = indices.ranges().flatten();
-            let ranks =
-                ranks.map(|index| numbers.selected[side].rank(range.start + index) as usize);
+            let ranks = ranks.map(|index| pairs.selected[side].rank(range.start + index) as usize);
             let terms: Vec<usize> = match side {
                 0 => {
-                    let starts = ranks.map(|rank| numbers.line_of[rank] as usize);
-                    starts.map(|line| line * numbers.line_length()).collect()
+                    let lines = ranks.map(|rank| pairs.line_of[rank] as usize);
+                    lines.map(|line| line * pairs.line_length()).collect()
                 }
                 _ => ranks.collect(),
             };
-            cells.add_terms(axis, &terms, rows.clone(), &mut places);
+            cells.add_terms(axis, &terms, rows.clone(), &mut offsets);
         }
-        for (sum, place) in sums.iter_mut().zip(places) {
-            *sum += numbers.lines[place] as usize * stride;
+        for (sum, offset) in sums.iter_mut().zip(offsets) {
+            *sum += pairs.lines[offset] as usize;
         }
     }
 }
 
-impl PairNumbers {
+impl PairGroups {
     fn try_new(
         axes: [usize; 2],
         part: &GridSelection,
-        number: &mut impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
+        groups_of: &mut impl FnMut(&RecordBatch) -> Result<Vec<u32>>,
     ) -> Result<Self> {
         let selected = axes.map(|axis| part.selection.axes()[axis].clone());
         let length = selected[1].count();
@@ -290,10 +299,10 @@ impl PairNumbers {
         let mut lines: Vec<u32> = Vec::new();
         let segment = (SEGMENT / length.max(1)).max(1) * length;
         for_each_combination(part.grid.axes(), &axes, &selected, segment, |pairs| {
-            for line in number(pairs)?.chunks_exact(length as usize) {
+            for line in groups_of(pairs)?.chunks_exact(length as usize) {
                 let next = known.len() as u32;
-                let number = known.get(line).copied();
-                line_of.push(number.unwrap_or_else(|| {
+                let index = known.get(line).copied();
+                line_of.push(index.unwrap_or_else(|| {
                     known.insert(line.into(), next);
                     lines.extend(line);
                     next

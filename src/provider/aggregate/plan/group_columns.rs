@@ -22,20 +22,22 @@ const MAX_TRIED: u64 = 1 << 20;
 pub(crate) enum GroupColumns {
     /// A dimension, or the file column.
     One(usize),
-    /// The pair of dimensions with this index among the [`GroupPair`]s.
-    Pair(usize),
+    /// The two dimensions of the [`GroupPair`].
+    Pair,
 }
 
-/// Returns the columns that each grouping expression refers to, and the pairs of dimensions. `None` if an
-/// expression refers to no column, to more than two, or to a column other than the first `dimensions`
-/// columns and `file`, or if a pair cannot be numbered.
+/// Returns the columns that each grouping expression refers to, and the groups over two dimensions if there
+/// are such expressions. `None` if an expression refers to no column, to more than two, to another pair of
+/// dimensions than others, or to a column other than the first `dimensions` columns and `file`, or if the
+/// groups of the pair are not known.
 pub(crate) fn group_columns(
     groups: &[Arc<dyn PhysicalExpr>],
     dimensions: usize,
     file: Option<usize>,
     parts: &[GridSelection],
-) -> Option<(Vec<GroupColumns>, Vec<Arc<GroupPair>>)> {
-    let (mut pairs, mut of_pairs) = (Vec::new(), Vec::new());
+) -> Option<(Vec<GroupColumns>, Option<Arc<GroupPair>>)> {
+    let mut pair = None;
+    let mut of_pair = Vec::new();
     let columns = groups.iter().map(|expr| {
         let columns: BTreeSet<usize> = collect_columns(expr).iter().map(Column::index).collect();
         if let (Some(column), 1) = (columns.first(), columns.len()) {
@@ -43,43 +45,34 @@ pub(crate) fn group_columns(
             return is_known.then_some(GroupColumns::One(*column));
         }
         let axes = pair_of(expr, dimensions)?;
-        let known = pairs.iter().position(|pair| *pair == axes);
-        let pair = known.unwrap_or_else(|| {
-            pairs.push(axes);
-            of_pairs.push(Vec::new());
-            pairs.len() - 1
-        });
-        of_pairs[pair].push(expr);
-        Some(GroupColumns::Pair(pair))
+        of_pair.push(expr);
+        (*pair.get_or_insert(axes) == axes).then_some(GroupColumns::Pair)
     });
     let columns = columns.collect::<Option<Vec<_>>>()?;
-    let pairs = pairs.into_iter().zip(of_pairs);
-    let pairs = pairs.map(|(axes, expressions)| {
-        // Unreadable coordinates are reported when the query reads them.
-        let pair = GroupPair::try_new(&expressions, axes, parts).ok()??;
-        Some(Arc::new(pair))
-    });
-    Some((columns, pairs.collect::<Option<_>>()?))
+    let Some(axes) = pair else {
+        return Some((columns, None));
+    };
+    // Unreadable coordinates are reported when the query reads them.
+    let pair = GroupPair::try_new(&of_pair, axes, parts).ok()??;
+    Some((columns, Some(Arc::new(pair))))
 }
 
 /// Returns an upper bound on the number of groups: the product, over the columns, of the number of
-/// selected indices, and of the numbers of groups of `pairs`. Grids with the same coordinates along a
+/// selected indices, and of the number of groups of `pair`. Grids with the same coordinates along a
 /// column count once. `None` if the product exceeds `u64::MAX`.
 pub(crate) fn most_groups(
     columns: &[GroupColumns],
-    pairs: &[Arc<GroupPair>],
+    pair: Option<&GroupPair>,
     parts: &[GridSelection],
 ) -> Option<u64> {
     let parts: Vec<&GridSelection> = parts.iter().collect();
     let columns = columns.iter().filter_map(|column| match column {
         GroupColumns::One(column) => Some(*column),
-        GroupColumns::Pair(_) => None,
+        GroupColumns::Pair => None,
     });
     let columns: BTreeSet<usize> = columns.collect();
-    let of_pairs = pairs
-        .iter()
-        .try_fold(1u64, |groups, pair| groups.checked_mul(pair.count as u64))?;
-    columns.into_iter().try_fold(of_pairs, |groups, column| {
+    let of_pair = pair.map_or(1, |pair| pair.count as u64);
+    columns.into_iter().try_fold(of_pair, |groups, column| {
         let positions = |part: &GridSelection| {
             let set = part.selection.axes().get(column);
             set.map_or(1, IndexSet::count)
@@ -99,8 +92,8 @@ pub(crate) fn most_groups(
 }
 
 /// Returns `true` if none of these expressions, each over one of `columns`, fails on a selected
-/// coordinate. Pairs were evaluated before. Evaluates the expressions on at most [`MAX_TRIED`] coordinates; beyond that only
-/// checks which operations the expressions consist of.
+/// coordinate. Those over a pair were evaluated before. Evaluates the others on at most [`MAX_TRIED`]
+/// coordinates; beyond that only checks which operations they consist of.
 pub(crate) fn never_fail(
     expressions: &[Arc<dyn PhysicalExpr>],
     columns: &[GroupColumns],
@@ -123,6 +116,6 @@ pub(crate) fn never_fail(
         .filter(|(expr, _)| !expr.is::<Column>())
         .all(|(expr, columns)| match columns {
             GroupColumns::One(column) => !parts.iter().any(|part| fails(expr, *column, part)),
-            GroupColumns::Pair(_) => true,
+            GroupColumns::Pair => true,
         })
 }

@@ -31,16 +31,15 @@ pub(crate) const MAX_GROUPS: usize = 1 << 26;
 /// lat  (stride 1):  ordinals [0, 1, 2]         = time.ordinals[t] * 3 + lat.ordinals[y] * 1
 /// ```
 ///
-/// Expressions over two dimensions have one term for each pair of indices ([`GroupPair`]).
+/// Expressions over two dimensions have one term for each pair of indices ([`GroupPair`]). Their groups vary
+/// fastest.
 #[derive(Debug)]
 pub(crate) struct Groups {
     axes: Vec<GroupAxis>,
-    pairs: Vec<Arc<GroupPair>>,
-    /// For each of `pairs`, the difference between the indices of neighbouring groups.
-    pair_strides: Vec<usize>,
+    pair: Option<Arc<GroupPair>>,
     count: usize,
-    /// For each grouping expression, the index of its axis or pair, in `axes` followed by `pairs`, and its
-    /// ordinal among the expressions over it.
+    /// For each grouping expression, the index of its axis in `axes`, or the number of axes for the pair, and
+    /// its ordinal among the expressions over it.
     columns: Vec<(usize, usize)>,
 }
 
@@ -54,7 +53,7 @@ impl Groups {
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[GroupColumns],
-        pairs: &[Arc<GroupPair>],
+        pair: Option<&Arc<GroupPair>>,
         parts: &[GridSelection],
     ) -> Result<Self> {
         let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
@@ -67,18 +66,17 @@ impl Groups {
                 None => by_axis.push((*column, vec![expr])),
             }
         }
-        let mut seen = vec![0; by_axis.len() + pairs.len()];
-        let places = columns.iter().map(|columns| {
-            let place = match columns {
+        let mut seen = vec![0; by_axis.len() + 1];
+        let indices = columns.iter().map(|columns| {
+            let axis = match columns {
                 GroupColumns::One(column) => by_axis.iter().position(|(axis, _)| axis == column),
-                GroupColumns::Pair(pair) => Some(by_axis.len() + pair),
+                GroupColumns::Pair => None,
             };
-            // Every column was added above.
-            let place = place.unwrap_or(0);
-            seen[place] += 1;
-            (place, seen[place] - 1)
+            let index = axis.unwrap_or(by_axis.len());
+            seen[index] += 1;
+            (index, seen[index] - 1)
         });
-        let places = places.collect();
+        let columns = indices.collect();
         let all: Vec<&GridSelection> = parts.iter().collect();
         let axes = by_axis
             .iter()
@@ -91,26 +89,19 @@ impl Groups {
             let column = axes[*axis].column;
             if column < dimensions { column + 1 } else { 0 }
         });
-        let mut count = 1usize;
-        let mut multiply = |along: usize| {
-            let stride = count;
-            count = match count.checked_mul(along) {
+        let mut count = pair.map_or(1, |pair| pair.count);
+        for axis in order.into_iter().rev() {
+            axes[axis].stride = count;
+            count = match count.checked_mul(axes[axis].count) {
                 Some(count) if count <= MAX_GROUPS => count,
                 _ => return resources_err!("there are more than {MAX_GROUPS} groups"),
             };
-            Ok(stride)
-        };
-        let pair_strides = pairs.iter().map(|pair| multiply(pair.count));
-        let pair_strides = pair_strides.collect::<Result<_>>()?;
-        for axis in order.into_iter().rev() {
-            axes[axis].stride = multiply(axes[axis].count)?;
         }
         Ok(Self {
             axes,
-            pairs: pairs.to_vec(),
-            pair_strides,
+            pair: pair.map(Arc::clone),
             count,
-            columns: places,
+            columns,
         })
     }
 
@@ -119,11 +110,9 @@ impl Groups {
         &self.axes
     }
 
-    /// Returns the pairs of dimensions that are grouped by, each with the difference between the indices
-    /// of neighbouring groups.
-    pub fn pairs(&self) -> impl Iterator<Item = (&AxisPair, usize)> {
-        let pairs = self.pairs.iter().map(|pair| &pair.pair);
-        pairs.zip(self.pair_strides.iter().copied())
+    /// Returns the pair of dimensions that is grouped by.
+    pub fn pair(&self) -> Option<&AxisPair> {
+        self.pair.as_ref().map(|pair| &pair.pair)
     }
 
     /// Returns the number of groups.
@@ -133,7 +122,7 @@ impl Groups {
 
     /// Returns the cells of one chunk of the grid with index `part`: the indices along each axis
     /// with their terms of the group index, and the base that is added for every cell. The terms of
-    /// pairs are not included. The cells are those of `wanted`, which is `selection` or a restriction of
+    /// the pair are not included. The cells are those of `wanted`, which is `selection` or a restriction of
     /// it.
     pub fn of_window(
         &self,
@@ -163,13 +152,13 @@ impl Groups {
             let indices = indices.map(|range| start + range.start..start + range.end);
             // The terms of the selected indices fit into memory, since their coordinates do. Those of
             // all indices of a chunk may not.
-            in_window.terms = Some(axis.terms(part, selection, indices));
+            in_window.terms = Some(axis.terms(part, selection, indices).into());
         }
         (axes, base)
     }
 
     /// Splits the cells of a chunk as [`Self::of_window`] returns them into products of indices along the
-    /// axes, whose terms include those of pairs. Cells that one of `filters` rejects are left out.
+    /// axes, whose terms include those of the pair. Cells that one of `filters` rejects are left out.
     pub fn products<'a>(
         &'a self,
         part: usize,
@@ -177,38 +166,37 @@ impl Groups {
         axes: Vec<AxisGroups>,
         filters: impl Iterator<Item = &'a AxisPair>,
     ) -> Vec<Vec<AxisGroups>> {
-        let filters = filters.map(|filter| (filter, 0));
-        self.pairs()
-            .chain(filters)
-            .fold(vec![axes], |products, (pair, stride)| {
-                let products = products.iter();
-                let split = products.flat_map(|axes| pair.split(part, window, stride, axes));
-                split.collect()
-            })
+        let pairs = self.pair().into_iter().chain(filters);
+        pairs.fold(vec![axes], |products, pair| {
+            let products = products.iter();
+            let split = products.flat_map(|axes| pair.split(part, window, axes));
+            split.collect()
+        })
     }
 
-    /// Returns the number of cells in each group, given the disjoint products of the cells of each
+    /// Returns the number of cells in each group, given the disjoint products of the cells of each chunk or
     /// grid, as [`Self::products`] returns them, and the base of their group indices.
     ///
     /// # Errors
-    /// Fails if a count exceeds `i64::MAX`.
+    /// Fails if a chunk is not found, or if a count exceeds `i64::MAX`.
     pub async fn cells_of_products(
         &self,
-        grids: impl Iterator<Item = (Vec<Vec<AxisGroups>>, usize)>,
+        cells: impl Iterator<Item = Result<(Vec<Vec<AxisGroups>>, usize)>>,
     ) -> Result<Counts> {
         let mut counts = vec![0u64; self.count];
-        for (products, base) in grids {
+        for products in cells {
+            let (products, base) = products?;
             for axes in products {
                 GroupCounts::new(&axes, base).for_each(|group, cells| {
                     counts[group] = counts[group].saturating_add(cells);
                 });
-                tokio::task::yield_now().await;
             }
+            tokio::task::yield_now().await;
         }
         checked(Counts::Each(counts.into()))
     }
 
-    /// Returns the number of cells of these grids in each group, without pairs. Each grid is given by its
+    /// Returns the number of cells of these grids in each group, without a pair. Each grid is given by its
     /// selection and a restriction of it, whose cells are counted.
     ///
     /// # Errors
@@ -285,43 +273,40 @@ impl Groups {
         all
     }
 
-    /// Returns the values of the expressions over an axis or a pair, the number of its groups, and the
+    /// Returns the values of the expressions over an axis or the pair, the number of its groups, and the
     /// difference between the indices of neighbouring groups.
-    fn factor(&self, place: usize) -> (&[ArrayRef], usize, usize) {
-        match self.axes.get(place) {
-            Some(axis) => (&axis.values, axis.count, axis.stride),
-            None => {
-                let number = place - self.axes.len();
-                let pair = &self.pairs[number];
-                (&pair.values, pair.count, self.pair_strides[number])
-            }
+    fn factor(&self, index: usize) -> (&[ArrayRef], usize, usize) {
+        match (self.axes.get(index), &self.pair) {
+            (Some(axis), _) => (&axis.values, axis.count, axis.stride),
+            (None, Some(pair)) => (&pair.values, pair.count, 1),
+            (None, None) => (&[], 1, 1),
         }
     }
 
     /// Returns the value of each grouping expression for a range of group indices.
     pub fn values_of_range(&self, groups: Range<usize>) -> Result<Vec<ArrayRef>> {
         // The groups form a grid of their own, with the axes in the order of descending strides.
-        let mut order: Vec<usize> = (0..self.axes.len() + self.pairs.len()).collect();
-        // An axis with a single group shares its stride with a neighbour. Its place does not
-        // matter.
-        order.sort_by_key(|place| {
-            let (_, count, stride) = self.factor(*place);
+        let mut order: Vec<usize> = (0..self.axes.len() + self.pair.iter().len()).collect();
+        // An axis with a single group shares its stride with a neighbour, and may be before or
+        // after it.
+        order.sort_by_key(|index| {
+            let (_, count, stride) = self.factor(*index);
             Reverse((stride, count))
         });
-        let counts = order.iter().map(|place| self.factor(*place).1 as u64);
+        let counts = order.iter().map(|index| self.factor(*index).1 as u64);
         let counts: Vec<u64> = counts.collect();
         let window = Window::new(counts.iter().map(|count| 0..*count).collect());
         let cells = Cells::new(&window, &Selection::all(&counts));
         let range = groups.start as u64..groups.end as u64;
-        let columns = self.columns.iter().map(|(place, number)| {
-            let index = order.iter().position(|other| other == place).unwrap_or(0);
-            let values = &self.factor(*place).0[*number];
+        let columns = self.columns.iter().map(|(index, number)| {
+            let axis = order.iter().position(|other| other == index).unwrap_or(0);
+            let values = &self.factor(*index).0[*number];
             // Grouping values may be null, which coordinates are not.
             if values.null_count() > 0 {
-                return self.take(*place, *number, groups.clone());
+                return self.take(*index, *number, groups.clone());
             }
             let values = Coordinates::Values(Arc::clone(values));
-            Ok(cells.coordinates(index, &values, range.clone())?)
+            Ok(cells.coordinates(axis, &values, range.clone())?)
         });
         columns.collect()
     }
@@ -330,17 +315,17 @@ impl Groups {
     pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
         let columns = self.columns.iter();
         columns
-            .map(|(place, number)| self.take(*place, *number, groups.iter().copied()))
+            .map(|(index, number)| self.take(*index, *number, groups.iter().copied()))
             .collect()
     }
 
     fn take(
         &self,
-        place: usize,
+        index: usize,
         number: usize,
         groups: impl Iterator<Item = usize>,
     ) -> Result<ArrayRef> {
-        let (values, count, stride) = self.factor(place);
+        let (values, count, stride) = self.factor(index);
         let ordinals = groups.map(|group| (group / stride % count) as u64);
         let ordinals = UInt64Array::from_iter_values(ordinals);
         Ok(take(&values[number], &ordinals, None)?)

@@ -15,7 +15,7 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use crate::grid::reduce::{RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::plan::axis_filters::is_on_axis;
-use crate::provider::aggregate::plan::axis_pairs::{AxisPair, GroupPair};
+use crate::provider::aggregate::plan::axis_pairs::{AxisPair, GroupPair, pair_of};
 use crate::provider::aggregate::plan::columns::{Columns, value_of};
 use crate::provider::aggregate::plan::group_columns::{GroupColumns, group_columns};
 use crate::provider::aggregate::plan::reductions::{
@@ -79,8 +79,8 @@ pub(crate) struct Program {
     pub aggregation: Aggregation,
     /// For each grouping expression, the columns that it refers to.
     pub group_columns: Vec<GroupColumns>,
-    /// The pairs of dimensions that grouping expressions refer to.
-    pub group_pairs: Vec<Arc<GroupPair>>,
+    /// The groups of the expressions over two dimensions.
+    pub group_pair: Option<Arc<GroupPair>>,
     /// The number of dimensions, which are the first columns.
     pub dimensions: usize,
     /// The attributes to read.
@@ -89,9 +89,9 @@ pub(crate) struct Program {
     pub on_axes: Vec<Arc<dyn PhysicalExpr>>,
     /// The conjuncts of the predicate that are solved on pairs of axes.
     pub on_pairs: Vec<Arc<dyn PhysicalExpr>>,
-    /// The conjuncts of the predicate and of FILTER clauses that are solved on pairs of axes, with the
-    /// pairs that satisfy them.
-    pub pair_filters: Vec<(Arc<dyn PhysicalExpr>, Arc<AxisPair>)>,
+    /// The conjuncts of the predicate and of FILTER clauses over two dimensions. Those that are solved are all
+    /// over the same two.
+    pair_filters: Vec<PairFilter>,
     /// The reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
     /// For each distinct set of predicates over one or two dimensions in the FILTER clauses, its conjuncts.
@@ -103,6 +103,14 @@ pub(crate) struct Program {
     /// The predicate to evaluate row by row; `None` if the reductions' bounds cover it and no
     /// accumulator needs rows.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// A conjunct over two dimensions, and the pairs of coordinates that satisfy it; `None` if it is evaluated row
+/// by row.
+#[derive(Debug, Clone)]
+struct PairFilter {
+    conjunct: Arc<dyn PhysicalExpr>,
+    pair: Option<Arc<AxisPair>>,
 }
 
 /// The source of the number of rows in each group. A group without rows is not emitted.
@@ -155,14 +163,14 @@ impl Program {
         let file = parts.iter().any(|part| part.file.is_some());
         let file = file.then(|| fields - 1);
         let dimensions = columns.dimensions;
-        let (group_columns, group_pairs) =
+        let (group_columns, group_pair) =
             group_columns(&aggregation.groups, dimensions, file, parts)?;
         let conjuncts = aggregation.conjuncts.iter().cloned();
         let (on_axes, conjuncts): (Vec<_>, Vec<_>) =
             conjuncts.partition(|conjunct| is_on_axis(conjunct, parts));
         let mut program = Self {
             group_columns,
-            group_pairs,
+            group_pair,
             dimensions,
             attributes: Vec::new(),
             on_axes,
@@ -222,47 +230,64 @@ impl Program {
     }
 
     /// Returns `true` if a conjunct was solved on a pair of axes.
-    pub fn is_known_on_pair(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
-        self.pair_filters.iter().any(|(known, _)| known == conjunct)
+    pub fn is_on_pair(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
+        let mut filters = self.pair_filters.iter();
+        filters.any(|filter| &filter.conjunct == conjunct && filter.pair.is_some())
     }
 
     /// Solves a conjunct on a pair of axes. Returns `false` if that is not possible.
     fn solve_on_pair(&mut self, conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
-        if self.is_known_on_pair(conjunct) {
-            return true;
+        let mut known = self.pair_filters.iter();
+        if !known.any(|filter| &filter.conjunct == conjunct) {
+            let pair = match pair_of(conjunct, self.dimensions) {
+                Some(axes) if self.pair_axes().is_none_or(|other| other == axes) => {
+                    // Unreadable coordinates are reported when the query reads them.
+                    AxisPair::of_predicate(conjunct, axes, parts).ok().flatten()
+                }
+                _ => None,
+            };
+            self.pair_filters.push(PairFilter {
+                conjunct: Arc::clone(conjunct),
+                pair: pair.map(Arc::new),
+            });
         }
-        // Unreadable coordinates are reported when the query reads them.
-        let Ok(Some(pair)) = AxisPair::of_predicate(conjunct, parts) else {
-            return false;
-        };
-        self.pair_filters
-            .push((Arc::clone(conjunct), Arc::new(pair)));
-        true
+        self.is_on_pair(conjunct)
+    }
+
+    /// Returns the axes of the pairs, if there are any.
+    fn pair_axes(&self) -> Option<[usize; 2]> {
+        let groups = self.group_pair.iter().map(|groups| groups.pair.axes);
+        let filters = self.pair_filters.iter();
+        let filters = filters.filter_map(|filter| filter.pair.as_ref());
+        groups.chain(filters.map(|pair| pair.axes)).next()
     }
 
     /// Returns the pairs of axes that the predicate and, if given, a restriction are solved on.
     pub fn filters_of(&self, restriction: Option<usize>) -> impl Iterator<Item = &AxisPair> {
         let restriction = restriction.map(|number| &self.restrictions[number]);
-        let filters = self.pair_filters.iter().filter(move |(conjunct, _)| {
-            self.on_pairs.contains(conjunct)
-                || restriction.is_some_and(|conjuncts| conjuncts.contains(conjunct))
+        let filters = self.pair_filters.iter().filter(move |filter| {
+            let is_in = |conjuncts: &Vec<_>| conjuncts.contains(&filter.conjunct);
+            is_in(&self.on_pairs) || restriction.is_some_and(is_in)
         });
-        filters.map(|(_, pair)| pair.as_ref())
+        filters.filter_map(|filter| filter.pair.as_deref())
     }
 
     /// Returns `true` if the selected cells of each group are a product of indices along the axes.
-    fn is_product(&self) -> bool {
-        self.group_pairs.is_empty() && self.on_pairs.is_empty()
+    pub fn is_product(&self) -> bool {
+        self.group_pair.is_none() && self.on_pairs.is_empty()
     }
 
     /// Returns the axes that are grouped by.
     pub fn grouped_axes(&self) -> Vec<usize> {
-        let columns = self.group_columns.iter();
-        let axes = columns.flat_map(|columns| match columns {
-            GroupColumns::One(column) => vec![*column],
-            GroupColumns::Pair(pair) => self.group_pairs[*pair].pair.axes.to_vec(),
-        });
-        axes.collect()
+        let columns = self
+            .group_columns
+            .iter()
+            .filter_map(|columns| match columns {
+                GroupColumns::One(column) => Some(*column),
+                GroupColumns::Pair => None,
+            });
+        let pair = self.group_pair.iter().flat_map(|groups| groups.pair.axes);
+        columns.chain(pair).collect()
     }
 
     /// Returns the aggregates with the way each is computed.

@@ -103,7 +103,7 @@ impl ArrayWindowExec {
 
     /// Returns `true` if a column ranks the cells of a partition by their values.
     pub(in crate::provider::window) fn ranks_cells(&self) -> bool {
-        self.spec.ranks() > 0
+        self.spec.ranks().next().is_some()
     }
 
     /// Returns the axis that the windows are ordered by.

@@ -15,9 +15,6 @@ use crate::provider::window::exec::planes::PlaneRing;
 use crate::provider::window::exec::states::with_numbers;
 use crate::provider::window::plan::spec::{RankFunction, SeriesRank};
 
-/// The number of series that are sorted together, so that neighbouring cells of a plane are read together.
-const BLOCK: usize = 64;
-
 /// The ranks of all cells of a tile.
 pub(super) struct Ranks {
     rank: SeriesRank,
@@ -31,8 +28,7 @@ pub(super) struct Ranks {
 impl Ranks {
     /// Creates the ranks of a tile with this number of series.
     pub fn new(rank: &SeriesRank, lanes: usize) -> Self {
-        let count = rank.partitions.iter().map(|planes| planes.len()).sum();
-        let mut sizes = vec![0; count];
+        let mut sizes = vec![0; rank.count()];
         for planes in rank.partitions.iter() {
             for plane in planes {
                 sizes[*plane as usize] = planes.len() as u32;
@@ -84,31 +80,30 @@ impl Ranks {
         <T::Native as Keyed>::Key: Into<i64>,
     {
         let partitions = Arc::clone(&self.rank.partitions);
-        let longest = partitions.iter().map(|planes| planes.len()).max();
-        let longest = longest.unwrap_or(0);
-        // The places of a series' cells in the order of equal values, with their keys.
-        let mut keys: Vec<(i64, u32)> = vec![(0, 0); BLOCK * longest];
-        let mut nulls: Vec<Vec<u32>> = vec![Vec::new(); BLOCK];
+        let (block, longest) = (self.rank.block(), self.rank.longest());
+        // The indices of a series' cells in the order of equal values, with their keys.
+        let mut keys: Vec<(i64, u32)> = vec![(0, 0); block * longest];
+        let mut nulls: Vec<Vec<u32>> = vec![Vec::new(); block];
         let mut sorted: Vec<(Option<i64>, u32)> = Vec::with_capacity(longest);
         // Inverting a key reverses the order.
         let flip = if self.rank.is_descending { -1 } else { 0 };
         for planes in partitions.iter() {
-            for start in (0..self.lanes).step_by(BLOCK) {
-                let lanes = BLOCK.min(self.lanes - start);
+            for start in (0..self.lanes).step_by(block) {
+                let lanes = block.min(self.lanes - start);
                 nulls.iter_mut().for_each(Vec::clear);
-                for (place, plane) in planes.iter().enumerate() {
+                for (index, plane) in planes.iter().enumerate() {
                     let cells = ring.plane(*plane as usize, self.rank.plane);
                     let values: &PrimitiveArray<T> = cells.cells.as_primitive();
                     let first = cells.start + start;
                     let some = &values.values()[first..first + lanes];
                     for (lane, value) in some.iter().enumerate() {
                         let key: i64 = value.key().into();
-                        keys[lane * longest + place] = (key ^ flip, place as u32);
+                        keys[lane * longest + index] = (key ^ flip, index as u32);
                     }
                     if let Some(validity) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
                         for (lane, nulls) in nulls.iter_mut().enumerate().take(lanes) {
                             if validity.is_null(first + lane) {
-                                nulls.push(place as u32);
+                                nulls.push(index as u32);
                             }
                         }
                     }
@@ -118,16 +113,16 @@ impl Ranks {
                     let nulls = &nulls[lane];
                     let mut valid = 0;
                     let mut next_null = nulls.iter().peekable();
-                    for place in 0..keys.len() {
-                        if next_null.next_if(|null| **null as usize == place).is_none() {
-                            keys[valid] = keys[place];
+                    for index in 0..keys.len() {
+                        if next_null.next_if(|null| **null as usize == index).is_none() {
+                            keys[valid] = keys[index];
                             valid += 1;
                         }
                     }
                     let keys = &mut keys[..valid];
                     keys.sort_unstable();
-                    let keys = keys.iter().map(|(key, place)| (Some(*key), *place));
-                    let nulls = nulls.iter().map(|place| (None, *place));
+                    let keys = keys.iter().map(|(key, index)| (Some(*key), *index));
+                    let nulls = nulls.iter().map(|index| (None, *index));
                     sorted.clear();
                     match self.rank.nulls_first {
                         true => sorted.extend(nulls.chain(keys)),
@@ -139,7 +134,7 @@ impl Ranks {
         }
     }
 
-    /// Numbers the sorted cells of one series in a partition. `sorted` has the key and the place of each
+    /// Numbers the sorted cells of one series in a partition. `sorted` has the key and the index of each
     /// cell, an index into `planes`.
     fn number(&mut self, planes: &[u32], lane: usize, sorted: &[(Option<i64>, u32)]) {
         let (function, has_peers) = (self.rank.function, self.rank.has_peers);
@@ -147,8 +142,8 @@ impl Ranks {
         let peers = sorted.chunk_by(|one, other| has_peers && one.0 == other.0);
         for (peers, dense) in peers.zip(1..) {
             let end = before + peers.len() as u32;
-            for ((_, place), row) in peers.iter().zip(before + 1..) {
-                let plane = planes[*place as usize] as usize;
+            for ((_, index), row) in peers.iter().zip(before + 1..) {
+                let plane = planes[*index as usize] as usize;
                 self.numbers[plane * self.lanes + lane] = match function {
                     RankFunction::RowNumber | RankFunction::Tile(_) => row,
                     RankFunction::Rank | RankFunction::PercentRank => before + 1,

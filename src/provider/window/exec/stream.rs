@@ -207,6 +207,10 @@ fn bytes(spec: &WindowSpec, needs: &PlaneNeeds, lanes: usize) -> usize {
         .map(|(aggregate, states)| (states + 2) * aggregate.state_bytes())
         .sum();
     let planes = needs.planes + spec.planes_being_read;
-    let ranks = spec.ranks() * spec.count * SeriesRank::BYTES;
-    lanes.saturating_mul(planes * per_plane + states + ranks)
+    let ranks = spec.ranks().count() * spec.count * SeriesRank::BYTES;
+    let sorted = spec.ranks().map(|rank| rank.block() * rank.longest());
+    let sorted = sorted.max().unwrap_or(0) * SeriesRank::SORTED_BYTES;
+    lanes
+        .saturating_mul(planes * per_plane + states + ranks)
+        .saturating_add(sorted)
 }

@@ -305,8 +305,8 @@ impl<'a> SpecBuilder<'a> {
         let chunk_series =
             Tiles::new(grid.chunk_grid(), &selection, self.axis, u64::MAX).max_series();
 
-        let is_rank = |output: &&OutputColumn| matches!(output, OutputColumn::Rank(_));
-        let ranks = ascending.0.iter().filter(is_rank).count() * count * SeriesRank::BYTES;
+        let ranks = ascending.0.iter().filter_map(OutputColumn::rank);
+        let ranks = ranks.count() * count * SeriesRank::BYTES;
         let mut best: Option<(usize, bool, bool, usize)> = None;
         for totals_first in [false, true] {
             for (is_descending, (outputs, aggregates)) in [(false, &ascending), (true, &descending)]

@@ -49,6 +49,17 @@ impl PlaneNeeds {
             if without_totals && output.is_total() {
                 continue;
             }
+            if let OutputColumn::Rank(rank) = output {
+                // The output holds the ranks of all planes.
+                let all = 0..rank.count() as u32;
+                for index in [range.start, range.end.saturating_sub(1)] {
+                    depends(index, &all);
+                }
+                if !range.is_empty() {
+                    need(first, all);
+                }
+                continue;
+            }
             for index in range.clone() {
                 match output {
                     OutputColumn::Plane(_) => need(index, index as u32..index as u32 + 1),
@@ -60,15 +71,6 @@ impl PlaneNeeds {
                         // The output holds the cells that it took last.
                         if index == first || planes[index - 1] != Some(plane) {
                             need(index, plane..plane + 1);
-                        }
-                    }
-                    OutputColumn::Rank(rank) => {
-                        let planes = rank.partitions.iter().map(Vec::len);
-                        let all = 0..planes.sum::<usize>() as u32;
-                        depends(index, &all);
-                        // The output holds the ranks of all planes.
-                        if index == first {
-                            need(index, all);
                         }
                     }
                     _ => {}

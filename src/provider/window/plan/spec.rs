@@ -146,6 +146,28 @@ pub(in crate::provider::window) struct SeriesRank {
 impl SeriesRank {
     /// The number of bytes that the rank of a cell takes.
     pub const BYTES: usize = size_of::<u32>();
+    /// The number of bytes per cell of the series that are sorted together.
+    pub const SORTED_BYTES: usize = 44;
+    /// The maximum number of cells that are sorted together, unless a series has more.
+    const SORTED_CELLS: usize = 1 << 16;
+    /// The maximum number of series that are sorted together, so that neighbouring cells of a plane are read
+    /// together.
+    const BLOCK: usize = 64;
+
+    /// Returns the number of planes.
+    pub fn count(&self) -> usize {
+        self.partitions.iter().map(Vec::len).sum()
+    }
+
+    /// Returns the length of the longest partition.
+    pub fn longest(&self) -> usize {
+        self.partitions.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Returns the number of series that are sorted together.
+    pub fn block(&self) -> usize {
+        (Self::SORTED_CELLS / self.longest().max(1)).clamp(1, Self::BLOCK)
+    }
 }
 
 /// The function of a rank.
@@ -163,6 +185,14 @@ pub(in crate::provider::window) enum RankFunction {
 }
 
 impl OutputColumn {
+    /// Returns the rank that the column holds.
+    pub fn rank(&self) -> Option<&SeriesRank> {
+        match self {
+            Self::Rank(rank) => Some(rank),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if the cells of one plane are the value of all planes.
     pub fn is_total(&self) -> bool {
         match self {
@@ -176,12 +206,9 @@ impl OutputColumn {
 }
 
 impl WindowSpec {
-    /// Returns the number of columns that rank the cells of a partition by their values.
-    pub fn ranks(&self) -> usize {
-        let outputs = self.outputs.iter();
-        outputs
-            .filter(|output| matches!(output, OutputColumn::Rank(_)))
-            .count()
+    /// Returns the ranks of cells by their values.
+    pub fn ranks(&self) -> impl Iterator<Item = &SeriesRank> {
+        self.outputs.iter().filter_map(OutputColumn::rank)
     }
 
     /// Returns the rank, among the selected indices of the axis, of a plane.
