@@ -8,6 +8,8 @@ use std::path::Path;
 const HEAD: u64 = 16;
 /// The first bytes of HDF5 files, NetCDF-4 included, and of classic NetCDF files.
 const NETCDF: [&[u8]; 4] = [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05"];
+/// The extensions of Parquet and Arrow files.
+const ROWS: [&str; 3] = ["parquet", "arrow", "feather"];
 
 /// Returns advice for a file whose format is not supported: what the file is, and how to get at its
 /// contents. Returns `None` if the format is not recognised.
@@ -37,12 +39,17 @@ pub fn foreign(path: &Path) -> Option<String> {
     } else if starts(&[b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"]) {
         ("a TIFF file", with_xarray(", engine='rasterio'"))
     } else if starts(&[b"PAR1", b"ARROW1"]) {
-        let what = match head.starts_with(b"PAR1") {
-            true => "a Parquet file",
-            false => "an Arrow file",
+        let (what, keyword) = match head.starts_with(b"PAR1") {
+            true => ("a Parquet file", "PARQUET"),
+            false => ("an Arrow file", "ARROW"),
         };
-        let instead = format!("it holds rows, not arrays: tet-sql {name}, or FROM '{name}' in SQL");
-        (what, instead)
+        let extension = path.extension().unwrap_or_default();
+        let is_named = ROWS.iter().any(|one| extension.eq_ignore_ascii_case(one));
+        let usage = match is_named {
+            true => format!("tet-sql {name}, or FROM '{name}' in SQL"),
+            false => format!("CREATE EXTERNAL TABLE t STORED AS {keyword} LOCATION '{name}'"),
+        };
+        (what, format!("it holds rows, not arrays: {usage}"))
     } else {
         return None;
     };
@@ -92,7 +99,8 @@ mod tests {
             ("b.nc", b"CDF\x01rest", "an HDF5 or NetCDF file"),
             ("a.grib2", b"GRIB\0\0", "engine='cfgrib'"),
             ("a.tif", b"II*\0", "a TIFF file"),
-            ("a.tet", b"PAR1", "a Parquet file"),
+            ("a.tet", b"PAR1", "STORED AS PARQUET LOCATION 'a.tet'"),
+            ("a.parquet", b"PAR1", "FROM 'a.parquet'"),
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();

@@ -1,6 +1,11 @@
 //! Conversion of errors to DataFusion's, and their messages for users.
 
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
+
 use datafusion::error::DataFusionError;
+use datafusion::object_store::Error as StoreError;
+use datafusion::object_store::path::Path as ObjectPath;
 
 use crate::error::Error;
 use crate::provider::subqueries;
@@ -23,6 +28,45 @@ impl From<Error> for DataFusionError {
     }
 }
 
+/// Returns an error about a file of rows in a store, which is named by its path if it is local.
+pub(in crate::provider) fn invalid_file(
+    location: &ObjectPath,
+    message: impl Into<String>,
+) -> Error {
+    let path = Path::new("/").join(location.as_ref());
+    let path = match path.exists() {
+        true => relative(path),
+        false => PathBuf::from(location.as_ref()),
+    };
+    Error::invalid(&path, message)
+}
+
+/// Returns the path from the current directory, if the path is below it.
+fn relative(path: PathBuf) -> PathBuf {
+    let directory = std::env::current_dir().unwrap_or_default();
+    match path.strip_prefix(directory) {
+        Ok(below) => below.to_owned(),
+        Err(_) => path,
+    }
+}
+
+/// Returns bytes of a file as messages show them.
+pub(in crate::provider) fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}
+
+/// Returns the error of a store that is the cause of another error.
+pub(in crate::provider) fn store_error(error: &DataFusionError) -> Option<&StoreError> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
+}
+
 /// Returns the message of a DataFusion error for users: that of the innermost error.
 ///
 /// The errors around it name stages of the planner, which mean little to a user.
@@ -40,6 +84,8 @@ pub fn describe(error: &DataFusionError) -> String {
         DataFusionError::IoError(error) => error.to_string(),
         DataFusionError::ArrowError(error, _) => error.to_string(),
         DataFusionError::SchemaError(error, _) => error.to_string(),
+        #[cfg(feature = "parquet")]
+        DataFusionError::ParquetError(error) => error.to_string(),
         other => other.to_string(),
     };
     // Arrow panics if the values of a batch have more bytes than 32-bit offsets can count.
@@ -47,7 +93,7 @@ pub fn describe(error: &DataFusionError) -> String {
         return "a batch of rows has more than 2 GiB of texts; lower datafusion.execution.batch_size"
             .to_owned();
     }
-    if let Some(advice) = subqueries::advice(&text) {
+    if let Some(advice) = subqueries::advice(&text).or_else(|| subqueries::lost_column(error)) {
         return advice;
     }
     // DataFusion reports a call with unsupported types of arguments as an internal error.

@@ -1,5 +1,7 @@
 //! Advice about subqueries that DataFusion cannot turn into joins.
 
+use datafusion::error::DataFusionError;
+
 /// Returns advice that replaces the message of an error, if the message is about a subquery that DataFusion cannot turn into a
 /// join. Such messages consist of the plan.
 pub(super) fn advice(message: &str) -> Option<String> {
@@ -7,6 +9,18 @@ pub(super) fn advice(message: &str) -> Option<String> {
         true => Some(outer_reference_advice(message)),
         false => reason(message).map(str::to_owned),
     }
+}
+
+/// Returns advice that replaces the message of an error about a column that DataFusion has dropped from a LATERAL subquery before
+/// it turns the subquery into a join.
+pub(super) fn lost_column(error: &DataFusionError) -> Option<String> {
+    const RULE: &str = "'decorrelate_lateral_join' failed";
+    let is_schema_error = matches!(error.find_root(), DataFusionError::SchemaError(..));
+    (is_schema_error && error.to_string().contains(RULE)).then(|| {
+        "a subquery that refers to the query around it cannot be turned into a join here: if it has an aggregate, it must refer to \
+         that query only by = in its WHERE, and not below OR; write a join with GROUP BY instead"
+            .to_owned()
+    })
 }
 
 /// Suggests a rewrite of a subquery that DataFusion cannot turn into a join.

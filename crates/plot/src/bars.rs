@@ -11,8 +11,12 @@ pub const MAX_BARS: usize = 40;
 /// A bar chart: one number for each text.
 #[derive(Debug, Clone)]
 pub struct Bars {
-    /// The name of the text column.
+    /// The title of the text column.
     pub title: String,
+    /// The name of the text column.
+    name: String,
+    /// The number of distinct texts, which may be more than there are bars.
+    count: usize,
     /// The axis of the numbers, which always includes zero.
     pub value: Axis,
     /// Each text with its number, in order of appearance. The number is NaN if it is missing.
@@ -54,33 +58,25 @@ impl Bars {
             means.collect(),
             values.title(),
             is_integer,
-            notes,
         ))
     }
 
     /// Builds bars of the number of rows of each text.
-    pub fn counting(texts: &Column, notes: &mut Vec<String>) -> Self {
+    pub fn counting(texts: &Column) -> Self {
         let mut counts = vec![0.0; texts.texts.len()];
         for number in &texts.values {
             counts[*number as usize] += 1.0;
         }
-        Self::new(texts, counts, "rows".to_owned(), true, notes)
+        Self::new(texts, counts, "rows".to_owned(), true)
     }
 
-    fn new(
-        texts: &Column,
-        values: Vec<f64>,
-        title: String,
-        is_integer: bool,
-        notes: &mut Vec<String>,
-    ) -> Self {
-        let all = texts.texts.len();
-        if all > MAX_BARS {
-            notes.push(format!(
-                "the first {MAX_BARS} of {all} values of {} are drawn",
-                texts.name
-            ));
-        }
+    /// Returns the note about the bars that are left out if the first `shown` are drawn.
+    pub fn note(&self, shown: usize) -> Option<String> {
+        let Self { name, count, .. } = self;
+        (shown < *count).then(|| format!("the first {shown} of {count} values of {name} are drawn"))
+    }
+
+    fn new(texts: &Column, values: Vec<f64>, title: String, is_integer: bool) -> Self {
         let bars: Vec<(String, f64)> = texts
             .texts
             .iter()
@@ -103,6 +99,8 @@ impl Bars {
         value.high += if high > 0.0 { room } else { 0.0 };
         Self {
             title: texts.title(),
+            name: texts.name.clone(),
+            count: texts.texts.len(),
             value,
             bars,
         }

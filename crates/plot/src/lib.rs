@@ -175,7 +175,7 @@ impl Chart {
         let title = column.long_name.clone();
         let content = if column.kind.is_categorical() {
             column.make_categories();
-            Content::Bars(Bars::counting(&column, &mut notes))
+            Content::Bars(Bars::counting(&column))
         } else {
             Content::Histogram(Histogram::of(&column, &mut notes)?)
         };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorLocation};
 use crate::format::array::{DescribedAxis, GroupAttributes, Warnings};
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::metadata::attributes::texts;
+use crate::format::zarr::metadata::attributes::{FILL_VALUE, texts};
 use crate::format::zarr::metadata::ome::{Fault, levels};
 use crate::format::zarr::root::Root;
 use crate::format::zarr::walk::{DirectoryKind, MAX_DEPTH, kind};
@@ -50,11 +50,40 @@ impl EnclosingGroup {
     }
 }
 
+/// The groups with metadata that is ignored, in whole or in part. One warning reports the first of them,
+/// since the images of a plate are usually all alike.
+#[derive(Default)]
+struct IgnoredMetadata {
+    first: Option<(String, Fault)>,
+    count: usize,
+}
+
+impl IgnoredMetadata {
+    fn push(&mut self, group: &str, fault: Fault) {
+        self.first.get_or_insert_with(|| (group.to_string(), fault));
+        self.count += 1;
+    }
+
+    /// Returns the warning, which says what is ignored.
+    fn warning(self, path: &Path, ignored: &str) -> Option<String> {
+        let (group, fault) = self.first?;
+        let location = ErrorLocation::part(path, format!("OME-Zarr image in the {group}"));
+        let error = Error::malformed(location, fault.field, fault.found, fault.expected);
+        Some(match self.count {
+            1 => format!("{error}; {ignored} is ignored"),
+            count => format!(
+                "{error}; {ignored} is ignored, and that of {} more",
+                count - 1
+            ),
+        })
+    }
+}
+
 /// Gives the arrays of images the names and the coordinates of their axes. The arrays are sorted by
 /// name, or a single one in the group `enclosing`.
 ///
-/// Metadata that cannot be used is ignored for the whole group. One warning reports the first such
-/// group, since the images of a plate are usually all alike.
+/// Metadata that cannot be used is ignored for the whole group. A second description of an array, and
+/// those of arrays that do not exist, are ignored alone.
 pub(super) fn describe_axes(
     path: &Path,
     arrays: &mut [ZarrArray],
@@ -62,70 +91,90 @@ pub(super) fn describe_axes(
     enclosing: Option<&EnclosingGroup>,
     warnings: &mut Warnings,
 ) {
-    let mut first = None;
-    let mut count = 0;
-    let mut note = |group: String, fault: Fault| {
-        first.get_or_insert((group, fault));
-        count += 1;
+    let (mut of_groups, mut of_arrays) = (IgnoredMetadata::default(), IgnoredMetadata::default());
+    let mut note = |group: &str, described: Result<Option<Fault>, Fault>| match described {
+        Ok(None) => {}
+        Ok(Some(fault)) => of_arrays.push(group, fault),
+        Err(fault) => of_groups.push(group, fault),
     };
     if let Some(group) = enclosing {
         let find = |name: &str, arrays: &[ZarrArray]| {
             (name == group.array && !arrays.is_empty()).then_some(0)
         };
-        if let Err(fault) = describe(&group.attributes, arrays, find) {
-            note("group around the array".to_string(), fault);
-        }
+        // The other arrays of the group are not opened.
+        let described = describe(&group.attributes, arrays, find, |_| false);
+        note("group around the array", described);
     }
     for (group, attributes) in groups {
+        let full = |name: &str| match group.as_str() {
+            "" => name.to_string(),
+            group => format!("{group}/{name}"),
+        };
         let find = |name: &str, arrays: &[ZarrArray]| {
-            let name = match group.as_str() {
-                "" => name.to_string(),
-                group => format!("{group}/{name}"),
-            };
+            let name = full(name);
             arrays.binary_search_by(|array| array.name.cmp(&name)).ok()
         };
-        if let Err(fault) = describe(attributes, arrays, find) {
-            let group = match group.as_str() {
-                "" => "root group".to_string(),
-                group => format!("group {group:?}"),
-            };
-            note(group, fault);
+        // There is a warning already about each array that cannot be read.
+        let is_absent = |name: &str| {
+            let left_out = format!("{:?} is left out", full(name));
+            !warnings.texts().iter().any(|text| text.contains(&left_out))
+        };
+        let described = describe(attributes, arrays, find, is_absent);
+        match group.as_str() {
+            "" => note("root group", described),
+            group => note(&format!("group {group:?}"), described),
         }
     }
-    if let Some((group, fault)) = first {
-        let location = ErrorLocation::part(path, format!("OME-Zarr image in the {group}"));
-        let error = Error::malformed(location, fault.field, fault.found, fault.expected);
-        warnings.push(match count {
-            1 => format!("{error}; the metadata of this group is ignored"),
-            _ => format!(
-                "{error}; the metadata of this group is ignored, and that of {} more",
-                count - 1
-            ),
-        });
+    let of_groups = of_groups.warning(path, "the metadata of this group");
+    let of_arrays = of_arrays.warning(path, "the metadata of this array");
+    for warning in of_groups.into_iter().chain(of_arrays) {
+        warnings.push(warning);
     }
 }
 
-/// Describes the axes of the arrays of a group. Changes nothing if the metadata of the group cannot be
-/// used.
+/// Describes the axes of the arrays of a group. Returns the first part of the metadata that is ignored
+/// alone: the path of an array that does not exist, or another description of an array. `is_absent` tells
+/// whether an array that is not found is absent.
+///
+/// # Errors
+/// Changes nothing, and returns an error if the metadata of the group cannot be used.
 fn describe(
     attributes: &BTreeMap<String, String>,
     arrays: &mut [ZarrArray],
     find: impl Fn(&str, &[ZarrArray]) -> Option<usize>,
-) -> Result<(), Fault> {
-    let mut described: Vec<(usize, Vec<String>, Vec<DescribedAxis>)> = Vec::new();
+    is_absent: impl Fn(&str) -> bool,
+) -> Result<Option<Fault>, Fault> {
+    let mut described: BTreeMap<usize, (Vec<String>, Vec<DescribedAxis>)> = BTreeMap::new();
+    let mut ignored = None;
     for level in levels(attributes)? {
         let Some(number) = find(&level.path, arrays) else {
+            if is_absent(&level.path) {
+                ignored.get_or_insert_with(|| level.absent());
+            }
             continue;
         };
         let array = &arrays[number];
         let axes = level.axes_of(array.shape(), &array.metadata.dim_names)?;
-        described.push((number, level.names, axes));
+        let found = (level.names.clone(), axes);
+        match described.get(&number) {
+            None => {
+                described.insert(number, found);
+            }
+            // If several images have the same array, the first one counts.
+            Some(first) if *first != found => {
+                ignored.get_or_insert_with(|| level.repeated());
+            }
+            Some(_) => {}
+        }
     }
-    // If several images have the same array, the first one counts.
-    for (number, names, axes) in described.into_iter().rev() {
+    for (number, (names, axes)) in described {
         let array = &mut arrays[number];
         array.metadata.dim_names = names;
         array.axes = axes;
+        // Images have no missing pixels. zarr-python writes a fill value of 0 for all integers.
+        if array.description.is_fill_implied {
+            array.metadata.attrs.remove(FILL_VALUE);
+        }
     }
-    Ok(())
+    Ok(ignored)
 }

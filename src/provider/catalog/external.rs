@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
 #[cfg(feature = "remote")]
 use datafusion::common::internal_datafusion_err;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 #[cfg(feature = "remote")]
 use datafusion::execution::session_state::SessionState;
@@ -19,12 +19,14 @@ use crate::error::{Error, ErrorLocation};
 #[cfg(feature = "remote")]
 use crate::format::io::remote::is_url;
 use crate::format::{foreign, remote_location_advice};
+use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::{Format, FormatRegistry};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
+use crate::provider::error::describe;
 #[cfg(feature = "remote")]
 use crate::provider::remote::{StoreOptions, create_rows, open_rows, register, shown};
 use crate::provider::source::BlockSource;
@@ -260,7 +262,11 @@ impl TableProviderFactory for RegularFilesFactory {
         if command.locations.iter().any(|location| is_url(location)) {
             return create_rows(state, command, self.0.as_ref()).await;
         }
-        self.0.create(state, command).await
+        let table = self.0.create(state, command).await;
+        match command.locations.as_slice() {
+            [location] => table.map_err(|error| explained(location, error)),
+            _ => table,
+        }
     }
 }
 
@@ -279,9 +285,8 @@ fn registered(state: &dyn Session, command: &CreateExternalTable) -> Result<Crea
 /// Refuses a path to anything but a file or a directory: DataFusion would wait for the other end of
 /// a pipe.
 fn refuse_special(location: &str) -> Result<()> {
-    let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
     let is_special = |metadata: Metadata| !(metadata.is_file() || metadata.is_dir());
-    match path.metadata().is_ok_and(is_special) {
+    match local_path(location).metadata().is_ok_and(is_special) {
         true => plan_err!("{location}: not a regular file or directory"),
         false => Ok(()),
     }
@@ -297,7 +302,27 @@ fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<S
         Err(error) => error.to_string().contains("No suitable object store"),
         Ok(_) => true,
     });
-    elsewhere.or_else(|| foreign(Path::new(url.strip_prefix("file://").unwrap_or(url))))
+    let path = local_path(url);
+    // The reader of the format knows what is wrong with a file of rows.
+    let is_of_rows = matches!(
+        FileKind::by_name(path),
+        Some(FileKind::Parquet | FileKind::Arrow)
+    );
+    elsewhere.or_else(|| foreign(path).filter(|_| other.is_ok() || !is_of_rows))
+}
+
+/// Returns the error of opening a location, with the location if it is an empty file.
+fn explained(location: &str, error: DataFusionError) -> DataFusionError {
+    match local_path(location).metadata() {
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => {
+            plan_datafusion_err!("{}: {}", local_path(location).display(), describe(&error))
+        }
+        _ => error,
+    }
+}
+
+fn local_path(location: &str) -> &Path {
+    Path::new(location.strip_prefix("file://").unwrap_or(location))
 }
 
 #[async_trait]
@@ -319,7 +344,7 @@ impl UrlTableFactory for ArrayUrlFactory {
                 Ok(Some(table)) => Ok(Some(table)),
                 other => match advice(url, &other) {
                     Some(advice) => plan_err!("{}: {advice}", shown_text(url)),
-                    None => other,
+                    None => other.map_err(|error| explained(url, error)),
                 },
             };
         }

@@ -36,6 +36,7 @@ use crate::provider::introspection;
 #[cfg(feature = "remote")]
 use crate::provider::remote::{RemoteStores, admitted};
 use crate::provider::rules::analysis::BoundedFunctions;
+use crate::provider::rules::logic::ChangedRows;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
 use crate::provider::sql::execution::PreparedStatements;
@@ -233,6 +234,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let concatenation = concatenation(&memory);
     ctx.register_udf(concatenation.clone());
     ctx.add_analyzer_rule(Arc::new(BoundedFunctions::new(concatenation, memory)));
+    // Last, because no later rule sees the expressions that it keeps.
+    ctx.add_analyzer_rule(Arc::new(ChangedRows));
     introspection::register(&ctx);
     #[cfg(feature = "tatami")]
     tatami::register(&ctx);

@@ -1,6 +1,6 @@
 //! Converts arrays to arrays.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use half::f16;
 
 use crate::format::array::{
     ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    FILL_ATTRIBUTES, Fill, GroupAttributes, Limits, groups_of,
+    FILL_ATTRIBUTES, Fill, Limits,
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
@@ -26,15 +26,13 @@ use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::copy_blocks::{CellForm, copy};
+use crate::provider::convert::groups::{MAX_SHOWN, group_attributes, lost_attributes};
 use crate::provider::convert::names::{name_coordinates, rename_repeated};
+use crate::provider::convert::options::check_options;
 use crate::provider::convert::spacing::{lost_coordinates, spaced_coordinates};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::GridSource;
-
-/// The maximum number of attributes or reasons that a message names, and of characters of each name.
-const MAX_SHOWN: usize = 8;
-const MAX_CHARS: usize = 64;
 
 /// The source of an array in the output.
 enum ArraySource {
@@ -42,6 +40,16 @@ enum ArraySource {
     Array(Arc<StoredArray>, CellForm),
     /// Coordinates that are stored as labels in the input.
     Cells(Arc<[u8]>),
+}
+
+impl ArraySource {
+    /// Returns the dataset of the input.
+    fn dataset(&self) -> Option<&Dataset> {
+        match self {
+            Self::Array(array, _) => Some(array.dataset()),
+            Self::Cells(_) => None,
+        }
+    }
 }
 
 /// Copies the arrays of a file.
@@ -80,10 +88,14 @@ pub(super) fn convert(
         specs: Vec::new(),
         contents: Vec::new(),
         warnings: &mut converted.warnings,
+        has_unreadable: false,
     };
     plan.add_datasets(wanted.map(String::as_str))?;
     let ConversionPlan {
-        specs, contents, ..
+        specs,
+        contents,
+        has_unreadable,
+        ..
     } = plan;
     if specs.is_empty() {
         let reasons = converted.warnings.iter().take(MAX_SHOWN);
@@ -94,6 +106,14 @@ pub(super) fn convert(
             reasons.collect::<String>()
         );
     }
+    // A selected dataset is complete, even if the file has others that are damaged.
+    let mut opening = 0..file.warnings().len();
+    let is_damaged = has_unreadable || opening.any(|warning| file.listing().is_damage(warning));
+    converted.is_damaged = wanted.is_none() && is_damaged;
+    let arrays = contents.iter().filter_map(ArraySource::dataset);
+    let arrays: Vec<_> = arrays.collect();
+    let unused = check_options(file.as_ref(), &arrays, target, options)?;
+    converted.warnings.extend(unused);
     let settings = CreateSettings {
         format_options: options.created_with(),
         group_attributes: group_attributes(file.as_ref(), wanted.is_some().then_some(&specs)),
@@ -115,11 +135,8 @@ pub(super) fn convert(
         }
     }
     let mut writer = creator.create(output, specs, &settings)?;
-    let datasets = contents.iter().filter_map(|content| match content {
-        ArraySource::Array(array, _) => cells(array.dataset()),
-        ArraySource::Cells(_) => None,
-    });
-    progress.all.store(datasets.sum(), Ordering::Relaxed);
+    let counts = arrays.iter().filter_map(|dataset| cells(dataset));
+    progress.all.store(counts.sum(), Ordering::Relaxed);
     for (number, content) in contents.iter().enumerate() {
         match content {
             ArraySource::Cells(cells) => writer.write_dataset(number, cells)?,
@@ -133,53 +150,6 @@ pub(super) fn convert(
     converted.arrays = contents.len();
     converted.cells = progress.done();
     Ok(converted)
-}
-
-/// Returns the attributes of the file and of its groups; only of the groups of some arrays, if they are
-/// selected.
-fn group_attributes(file: &dyn ArrayFile, selected: Option<&Vec<DatasetSpec>>) -> GroupAttributes {
-    let names = selected.map(|specs| {
-        let groups = specs.iter().flat_map(|spec| groups_of(spec.name()));
-        groups.chain([""]).collect::<BTreeSet<_>>()
-    });
-    let is_wanted = |group: &str| names.as_ref().is_none_or(|names| names.contains(group));
-    let all = file.groups().into_iter().flatten();
-    let wanted = all.filter(|(group, attributes)| is_wanted(group) && !attributes.is_empty());
-    wanted
-        .map(|(group, attributes)| (group.clone(), attributes.clone()))
-        .collect()
-}
-
-/// Returns the warnings for attributes that the output cannot hold: those of the file, and those of groups.
-fn lost_attributes(groups: &GroupAttributes, path: &Path, extension: &str) -> Vec<String> {
-    let (of_file, of_groups): (Vec<_>, Vec<_>) =
-        groups.iter().partition(|(group, _)| group.is_empty());
-    let kinds = [("the file", of_file), ("groups", of_groups)];
-    let warnings = kinds.into_iter().filter_map(|(place, groups)| {
-        let names = groups.iter().flat_map(|(group, attributes)| {
-            let slash = if group.is_empty() { "" } else { "/" };
-            attributes.keys().map(move |name| format!("{group}{slash}{name}"))
-        });
-        let names: Vec<String> = names.collect();
-        let shown = names.iter().take(MAX_SHOWN);
-        let mut shown: Vec<_> = shown
-            .map(|name| format!("{:?}", name.chars().take(MAX_CHARS).collect::<String>()))
-            .collect();
-        if names.len() > MAX_SHOWN {
-            shown.push("...".to_string());
-        }
-        let (path, shown) = (path.display(), shown.join(", "));
-        let attributes = match names.len() {
-            0 => return None,
-            1 => "1 attribute".to_string(),
-            count => format!("{count} attributes"),
-        };
-        let are = if names.len() == 1 { "is" } else { "are" };
-        Some(format!(
-            "{path}: {attributes} of {place} {are} left out ({shown}): .{extension} files keep attributes of arrays only"
-        ))
-    });
-    warnings.collect()
 }
 
 fn cells(dataset: &Dataset) -> Option<u64> {
@@ -201,6 +171,8 @@ struct ConversionPlan<'a> {
     specs: Vec<DatasetSpec>,
     contents: Vec<ArraySource>,
     warnings: &'a mut Vec<String>,
+    /// `true` if a dataset that cannot be read is left out.
+    has_unreadable: bool,
 }
 
 impl ConversionPlan<'_> {
@@ -236,7 +208,7 @@ impl ConversionPlan<'_> {
             match dataset.check(file.path()) {
                 Ok(_) => self.add(dataset, wanted.is_some())?,
                 // Opening the file has already warned about this dataset.
-                Err(_) if wanted.is_none() => {}
+                Err(_) if wanted.is_none() => self.has_unreadable = true,
                 Err(error) => return Err(error.into()),
             }
         }

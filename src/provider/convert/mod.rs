@@ -5,7 +5,9 @@
 
 mod arrays;
 mod copy_blocks;
+mod groups;
 mod names;
+mod options;
 mod rows;
 mod spacing;
 
@@ -131,6 +133,8 @@ pub struct Converted {
     pub cells: u64,
     /// Warnings about options without effect, and about data and attributes that were not kept.
     pub warnings: Vec<String>,
+    /// `true` if data of the input were left out because they are damaged.
+    pub is_damaged: bool,
 }
 
 /// The progress of a conversion, which another thread can observe and cancel.
@@ -186,6 +190,15 @@ pub async fn convert(
         return plan_err!(
             "{} exists already; --overwrite replaces it",
             output.display()
+        );
+    }
+    let directory = output.parent();
+    let directory = directory.filter(|path| !path.as_os_str().is_empty() && !path.is_dir());
+    if let Some(directory) = directory {
+        return plan_err!(
+            "{}: directory {} does not exist",
+            output.display(),
+            directory.display()
         );
     }
     let is_array = holds_arrays(&split_dataset(input).0)?;

@@ -89,6 +89,14 @@ pub(super) async fn convert(
         false => url(input)?,
     };
     let rows = ctx.table(TableReference::bare(table)).await?;
+    if let Some(dims) = options.dims.as_ref().filter(|_| is_array) {
+        let columns = rows.schema().fields();
+        let is_column = |name: &String| columns.iter().any(|column| column.name() == name);
+        if !dims.iter().all(is_column) {
+            let warning = "--dims has no effect: the array names its dimensions, or has another number of them";
+            warnings.push(warning.to_string());
+        }
+    }
     let (factory, given, location) = match array_format(is_array || is_group, target, options) {
         Some(format) => (
             Arc::new(format) as Arc<dyn FileFormatFactory>,
@@ -114,6 +122,7 @@ pub(super) async fn convert(
         arrays: 0,
         cells: cells.map_err(|error| named(error, output))?,
         warnings,
+        is_damaged: false,
     })
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
+use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,9 +35,10 @@ use crate::provider::copy::arrow_schemas;
 use crate::provider::copy::csv_headers::check_headers;
 use crate::provider::copy::json_arrays::{JsonArraySource, array_format};
 use crate::provider::copy::row_paths::{CopyPaths, is_directory};
-use crate::provider::copy::stored_types::{cast_rows, stored_schema};
+use crate::provider::copy::stored_types::{cast_rows, check_storable, stored_schema};
+use crate::provider::error::{describe, invalid_file, store_error};
 #[cfg(feature = "parquet")]
-use crate::provider::parquet::ParquetColumns;
+use crate::provider::parquet::{ParquetColumns, check_footers};
 #[cfg(feature = "remote")]
 use crate::provider::remote::{StoreOptions, register_for_copy};
 
@@ -162,6 +164,73 @@ impl RowFormat {
         }
     }
 
+    /// Infers the schema of a table of files.
+    async fn schema_of(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        // DataFusion leaves out files of 0 bytes.
+        if let ([], Some(magic)) = (objects, self.magic()) {
+            return plan_err!("the file has 0 bytes, expected {magic} at its end");
+        }
+        #[cfg(feature = "parquet")]
+        if self.parquet.is_some() {
+            check_footers(state, store, objects).await?;
+        }
+        check_headers(self.inner.as_ref(), state, store, objects).await?;
+        if let Some(schema) = arrow_schemas::schema_of(self.inner.as_ref(), store, objects).await? {
+            return Ok(schema);
+        }
+        if let Some(arrays) = array_format(self.inner.as_ref(), store, objects).await? {
+            // A concurrent call may already have set the same format.
+            let _ = self.arrays.set(arrays);
+        }
+        let format = self.arrays.get().unwrap_or(&self.inner);
+        let schema = format.infer_schema(state, store, objects).await?;
+        #[cfg(feature = "parquet")]
+        if let Some(parquet) = &self.parquet {
+            parquet
+                .infer_attributes(&schema, state, store, objects)
+                .await?;
+        }
+        Ok(schema)
+    }
+
+    /// Returns an error of reading files with the name of the first file that alone causes one.
+    async fn named(
+        &self,
+        error: DataFusionError,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> DataFusionError {
+        if names_file(&error) {
+            return error;
+        }
+        let format = self.arrays.get().unwrap_or(&self.inner);
+        for object in objects {
+            let inferred = format.infer_schema(state, store, from_ref(object)).await;
+            if let Err(error) = inferred {
+                return match names_file(&error) {
+                    true => error,
+                    false => invalid_file(&object.location, describe(&error)).into(),
+                };
+            }
+        }
+        error
+    }
+
+    /// Returns the last bytes of each file, if the format has any.
+    fn magic(&self) -> Option<&'static str> {
+        match self.inner.get_ext().trim_start_matches('.') {
+            PARQUET => Some("\"PAR1\""),
+            "arrow" => Some("\"ARROW1\""),
+            _ => None,
+        }
+    }
+
     /// Returns the format that writes the rows of `input`.
     fn writer(&self, input: &Arc<dyn ExecutionPlan>, conf: &FileSinkConfig) -> Arc<dyn FileFormat> {
         #[cfg(feature = "parquet")]
@@ -171,6 +240,15 @@ impl RowFormat {
         let _ = (input, conf);
         Arc::clone(&self.inner)
     }
+}
+
+/// Returns `true` for errors of this crate and of stores, which name the file.
+fn names_file(error: &DataFusionError) -> bool {
+    let is_ours = match error.find_root() {
+        DataFusionError::External(error) => error.is::<Error>(),
+        _ => false,
+    };
+    is_ours || store_error(error).is_some()
 }
 
 /// Returns the columns of a table in the Parquet format of a [`RowFormatFactory`].
@@ -201,25 +279,10 @@ impl FileFormat for RowFormat {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
-        check_headers(self.inner.as_ref(), state, store, objects).await?;
-        if let Some(schema) =
-            arrow_schemas::schema_of(self.inner.as_ref(), state, store, objects).await?
-        {
-            return Ok(schema);
+        match self.schema_of(state, store, objects).await {
+            Ok(schema) => Ok(schema),
+            Err(error) => Err(self.named(error, state, store, objects).await),
         }
-        if let Some(arrays) = array_format(self.inner.as_ref(), store, objects).await? {
-            // A concurrent call may already have set the same format.
-            let _ = self.arrays.set(arrays);
-        }
-        let format = self.arrays.get().unwrap_or(&self.inner);
-        let schema = format.infer_schema(state, store, objects).await?;
-        #[cfg(feature = "parquet")]
-        if let Some(parquet) = &self.parquet {
-            parquet
-                .infer_attributes(&schema, state, store, objects)
-                .await?;
-        }
-        Ok(schema)
     }
 
     async fn infer_stats(
@@ -276,6 +339,9 @@ impl FileFormat for RowFormat {
         #[cfg(feature = "remote")]
         register_for_copy(state, &conf.original_url, &self.store)?;
         self.check_name(&conf.original_url)?;
+        if self.get_ext() == PARQUET {
+            check_storable(&conf.output_schema)?;
+        }
         let format = self.writer(&input, &conf);
         let paths = CopyPaths::of(&conf)?;
         let conf = FileSinkConfig {

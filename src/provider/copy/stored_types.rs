@@ -6,11 +6,41 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
-use datafusion::common::Result;
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
+use datafusion::common::{Result, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+
+/// Fails for columns of types that neither Parquet has nor [`stored_schema`] replaces.
+pub(super) fn check_storable(schema: &Schema) -> Result<()> {
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| has_intervals(field.data_type())) {
+        Some(field) => plan_err!(
+            "column {:?} is of type INTERVAL, which cannot be written to Parquet; cast it, for example to VARCHAR",
+            field.name()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn has_intervals(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(unit) => *unit == IntervalUnit::MonthDayNano,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => has_intervals(item.data_type()),
+        DataType::Struct(fields) => {
+            let mut types = fields.iter().map(|field| field.data_type());
+            types.any(has_intervals)
+        }
+        DataType::Dictionary(_, value) => has_intervals(value),
+        _ => false,
+    }
+}
 
 /// Returns the schema in which Parquet stores rows.
 pub(super) fn stored_schema(schema: &SchemaRef) -> SchemaRef {

@@ -1,7 +1,6 @@
 //! Files of rows (Parquet, CSV, JSON, Arrow) behind URLs, which DataFusion reads.
 //! DataFusion reports a file that cannot be opened as an unknown table, and accepts patterns only in local paths.
 
-use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use url::{Position, Url};
 
 use crate::error::Error;
 use crate::format::io::remote::{is_url, redacted, refused, without_secrets};
+use crate::provider::error::{describe, store_error};
 use crate::provider::remote::stores::{RemoteStores, has_signature, no_store};
 
 /// Opens the table of a URL in place of a table: `FROM 's3://bucket/rows*.csv'`. The extension of the
@@ -255,25 +255,20 @@ impl RowUrl {
         }
     }
 
-    /// Returns the error of reading a file, with the store's reason if it is one of the store.
+    /// Returns the error of reading a file with its URL, and with the store's reason if it is one of the store.
     fn explained(&self, error: DataFusionError) -> DataFusionError {
-        match store_error(&error) {
-            Some(error) => refused(Path::new(&self.shown), "read", error).into(),
-            None => error,
+        let path = Path::new(&self.shown);
+        if let Some(error) = store_error(&error) {
+            return refused(path, "read", error).into();
         }
-    }
-}
-
-/// Returns the error of a store that is the cause of another error.
-fn store_error(error: &DataFusionError) -> Option<&StoreError> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
+        let text = describe(&error);
+        if text.contains(&self.shown) {
+            return error;
         }
-        cause = error.source();
+        // The error of a single file begins with its path in the store.
+        let prefix = format!("{}: ", self.listing.prefix());
+        Error::invalid(path, text.strip_prefix(&prefix).unwrap_or(&text)).into()
     }
-    None
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //!              ResolveNearest                                           as written, types unknown
 //!              DataFusion's rules
 //!              OuterUnions, EqualZeros, NullAwareInSubqueries,
-//!              CombinedInLists, EqualZeros, ZeroPartitions,
-//!              WrittenTypes, ChangedRows, BoundedFunctions              types are coerced
+//!              CombinedInLists, EqualZeros, ComputedKeys,
+//!              WrittenTypes, BoundedFunctions, ChangedRows              types are coerced
 //!
 //! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
@@ -53,8 +53,8 @@ use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::logic::{
-    ChangedRows, CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
-    OuterUnions, WrittenTypes, ZeroPartitions,
+    CombinedInLists, ComputedKeys, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+    OuterUnions, WrittenTypes,
 };
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
@@ -194,9 +194,8 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.push(Arc::new(CombinedInLists));
         // Also in the lists that the last rule has made.
         rules.push(Arc::new(EqualZeros));
-        rules.push(Arc::new(ZeroPartitions));
+        rules.push(Arc::new(ComputedKeys));
         rules.push(Arc::new(WrittenTypes));
-        rules.push(Arc::new(ChangedRows));
     }
 }
 

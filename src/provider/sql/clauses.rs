@@ -1,14 +1,17 @@
 //! Clauses that the parser accepts, and that DataFusion would ignore silently.
 //!
 //! - `FROM t WHERE x > 1` is `SELECT * FROM t WHERE x > 1`, as in DuckDB.
-//! - Samples and versions of tables, and positional joins, are errors.
+//! - Samples and versions of tables, positional joins, and several assignments to one column are errors.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    JoinConstraint, JoinOperator, Select, SelectFlavor, TableFactor, TableWithJoins, Visitor,
+    self, Assignment, AssignmentTarget, JoinConstraint, JoinOperator, Select, SelectFlavor,
+    TableFactor, TableWithJoins, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -163,12 +166,12 @@ pub(crate) fn check(statement: &Statement) -> Result<()> {
 /// A visitor that stops at the first clause that DataFusion would ignore, with an error message.
 struct Ignored {
     /// The message about the clause.
-    found: Option<&'static str>,
+    found: Option<Cow<'static, str>>,
 }
 
 impl Ignored {
     fn stop_at(&mut self, found: ControlFlow<&'static str>) -> ControlFlow<()> {
-        self.found = found.break_value();
+        self.found = found.break_value().map(Cow::Borrowed);
         match self.found {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
@@ -178,6 +181,17 @@ impl Ignored {
 
 impl Visitor for Ignored {
     type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<()> {
+        if let ast::Statement::Update(update) = statement
+            && let Some(column) = find_repeated(&update.assignments)
+        {
+            let message = format!("SET has more than one value for the column {column:?}");
+            self.found = Some(Cow::Owned(message));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         let found = match select.flavor {
@@ -217,6 +231,16 @@ impl Visitor for Ignored {
         };
         self.stop_at(found)
     }
+}
+
+/// Returns a column with several assignments. DataFusion looks for columns of these names as they are written.
+fn find_repeated(assignments: &[Assignment]) -> Option<&str> {
+    let mut columns = HashSet::new();
+    let mut names = assignments.iter().filter_map(|one| match &one.target {
+        AssignmentTarget::ColumnName(name) => Some(name.0.last()?.as_ident()?.value.as_str()),
+        AssignmentTarget::Tuple(_) => None,
+    });
+    names.find(|name| !columns.insert(*name))
 }
 
 /// Rejects `a POSITIONAL JOIN b`, which the parser reads as a join of `a AS POSITIONAL` with `b`
@@ -333,6 +357,8 @@ mod tests {
                 "TABLESAMPLE",
             ),
             ("SELECT * FROM a POSITIONAL JOIN b", "POSITIONAL JOIN"),
+            ("UPDATE t SET v = 1, t.v = 2", "\"v\""),
+            ("EXPLAIN UPDATE t SET a = 0, v = 1, v = 2", "\"v\""),
             (
                 "EXPLAIN SELECT * FROM a CROSS JOIN b positional JOIN c",
                 "POSITIONAL JOIN",
@@ -345,6 +371,7 @@ mod tests {
             "SELECT * FROM a positional",
             "SELECT * FROM a AS positional JOIN b ON true",
             "SELECT * FROM a JOIN b USING (x)",
+            "UPDATE t SET a = 1, b = 1",
         ] {
             check(sql).unwrap();
         }

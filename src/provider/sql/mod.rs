@@ -11,6 +11,8 @@ mod column_lists;
 #[cfg(feature = "sql")]
 mod copied_types;
 #[cfg(feature = "sql")]
+mod delete_aliases;
+#[cfg(feature = "sql")]
 pub mod execution;
 #[cfg(feature = "sql")]
 mod grouping_sets;

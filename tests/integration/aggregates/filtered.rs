@@ -405,3 +405,23 @@ async fn predicates_with_subqueries_are_evaluated_on_chunks() {
         assert!(!operator(&ctx, sql).await.contains("by_row"), "{sql}");
     }
 }
+
+/// Rows that the filter rejects are not passed to arguments that fail on them.
+#[tokio::test]
+async fn filters_protect_arguments() {
+    let (_folder, ctx) = sample().await;
+    for (aggregate, filter) in [
+        ("max(sqrt(value))", "value >= 0"),
+        ("sum(100 / value)", "value <> 0"),
+        ("sum(100 / (lat - 2) * value)", "lat <> 2"),
+    ] {
+        let where_it_holds = format!("FROM rows_w WHERE {filter}");
+        let filtered = format!("{aggregate} FILTER (WHERE {filter}), count(*) FROM w");
+        let sum = rows(&ctx, &format!("SELECT {aggregate} {where_it_holds}")).await;
+        let found = rows(&ctx, &format!("SELECT {filtered}")).await;
+        assert_eq!(found, [format!("{} 120", sum[0])]);
+        let by_day = |select: &str| format!("SELECT day, {select} GROUP BY day ORDER BY day");
+        let sums = rows(&ctx, &by_day(&format!("{aggregate}, 20 {where_it_holds}"))).await;
+        assert_eq!(rows(&ctx, &by_day(&filtered)).await, sums);
+    }
+}

@@ -67,6 +67,24 @@ fn errors_show_the_location_and_suggestions() {
 }
 
 #[test]
+fn damaged_files_of_rows_are_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    let file = path.to_str().unwrap();
+    for (bytes, expected) in [
+        ("", "the file has 0 bytes, expected \"PAR1\" at its end"),
+        (
+            "PAR1 and no more",
+            "not a Parquet file, or truncated: found \"more\", expected \"PAR1\" at its end",
+        ),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let expected = format!("error: {file}: {expected}\n");
+        assert_eq!(complaint(&[file, "-c", "SELECT 1"]), expected);
+    }
+}
+
+#[test]
 fn unknown_labels_get_a_hint() {
     let query = "SELECT count(*) AS n FROM pressure WHERE station = 'KSEE'";
     let output = run(&[WEATHER, "--format", "csv", "-c", query]);
@@ -260,6 +278,12 @@ fn subqueries_that_cannot_be_joined_get_advice() {
                 "SELECT lat FROM temperature t WHERE value NOT IN (SELECT value {of_t} ORDER BY time LIMIT 1)"
             ),
             condition,
+        ),
+        (
+            "SELECT t.lat, l.* FROM (SELECT DISTINCT lat FROM temperature) t JOIN LATERAL (SELECT count(h.value) FROM humidity h \
+             WHERE h.lat = t.lat AND h.lon > 0 OR h.value > 1) l ON true"
+                .to_owned(),
+            value,
         ),
         (
             format!("SELECT lat, EXISTS (SELECT value {of_t}) FROM temperature t"),

@@ -79,6 +79,20 @@ fn output_format_follows_the_extension() {
 }
 
 #[test]
+fn the_line_below_a_result_names_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.csv", "a.parquet"] {
+        let path = folder.path().join(name);
+        let query = format!("SELECT 1 AS x \\g '{}'", path.display());
+        let output = run(&["-c", ".timer on", "-c", &query]);
+        assert_eq!((text(&output.stdout), output.status.code()), ("", Some(0)));
+        let told = text(&output.stderr);
+        assert!(told.starts_with("1 row written to "), "{told}");
+        assert!(told.contains(&format!("{name} in ")), "{told}");
+    }
+}
+
+#[test]
 fn a_failed_query_keeps_the_previous_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keep.csv");

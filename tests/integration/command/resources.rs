@@ -166,6 +166,9 @@ fn rows_of_tables_in_memory_are_limited() {
     let expected = "error: out of memory: the rows of a table are kept in memory";
     assert_eq!(errors.matches(expected).count(), 3, "{errors}");
     assert_eq!(errors.matches("error: ").count(), 3, "{errors}");
+    let limit =
+        "do not fit in the memory limit of 16777216 bytes, of which tables and queries hold ";
+    assert_eq!(errors.matches(limit).count(), 3, "{errors}");
     let counts = "n\n1000000\ncount\n900000\ncount\n1200000\nn\n1300000\nn\n1500000\n";
     assert_eq!(found, counts, "{errors}");
 }

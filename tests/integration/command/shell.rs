@@ -25,7 +25,10 @@ fn tables_are_listed_with_types_and_sizes() {
     );
     let described = answer(&[WEATHER, "-c", "\\dt *.press*"]);
     assert_eq!(described.lines().count(), 2, "{described}");
-    assert_eq!(answer(&[WEATHER, "-c", ".tables other.*"]), "");
+    let none = run(&[WEATHER, "-c", ".tables other.*"]);
+    assert_eq!((text(&none.stdout), none.status.code()), ("", Some(0)));
+    let note = "no table matches other.*; .tables lists all\n";
+    assert_eq!(text(&none.stderr), note);
     let rows = answer(&[WEATHER, "--format", "csv", "-c", "\\d"]);
     assert!(
         rows.starts_with("schema,table,dimensions,type,units,bytes\n"),

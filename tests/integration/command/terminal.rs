@@ -123,6 +123,17 @@ fn statements_have_several_lines() {
 }
 
 #[test]
+fn statements_that_arrive_together_all_run() {
+    let mut terminal = Terminal::open(&[], &[]);
+    terminal.types("SELECT 11 AS a;\rSELECT\r22 AS b;\r.timer off\rSELECT 33 AS c;\r");
+    for value in ["│ 11 │", "│ 22 │", "│ 33 │"] {
+        terminal.sees(value);
+    }
+    terminal.sees(PROMPT);
+    terminal.leaves();
+}
+
+#[test]
 fn words_are_completed() {
     let mut terminal = Terminal::open(&[WEATHER], &[]);
     for (typed, completed) in [

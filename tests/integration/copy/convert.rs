@@ -333,7 +333,7 @@ async fn failed_conversions_leave_no_file() {
         (weather.clone(), "there.tet", "exists already; --overwrite"),
         (weather.clone(), "a.xyz", "unknown file extension"),
         (weather.clone(), "a.npy", "holds one array, not 6"),
-        (weather.clone(), "none/a.tet", "cannot create"),
+        (weather.clone(), "none/a.tet", "none does not exist"),
         (weather.clone(), "a.csv", "has 2 tables"),
         (at("none.tet"), "a.npz", "No such file"),
         (at("none"), "a.npz", "no such file or directory"),
@@ -367,6 +367,48 @@ async fn failed_conversions_leave_no_file() {
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     assert_eq!(std::fs::read(at("there.tet")).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn options_must_fit_an_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let grid = data("coordvars.tet");
+    let with_chunk = |chunk: &[u64]| ConvertOptions {
+        chunk: Some(chunk.to_vec()),
+        ..ConvertOptions::default()
+    };
+    // Coordinates have one dimension, but a chunk shape is meant for the arrays with values.
+    for chunk in [&[1, 1][..], &[5]] {
+        let error = converted(&grid, &at("a.tet"), &with_chunk(chunk)).await;
+        let error = error.unwrap_err();
+        let expected = format!(
+            "--chunk has {} extents, expected one for each of the 3 dimensions",
+            chunk.len()
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
+    let result = converted(&grid, &at("a.tet"), &with_chunk(&[50, 73, 72])).await;
+    assert_eq!(result.unwrap().warnings, [""; 0]);
+    let with_dims = ConvertOptions {
+        dims: Some(["a", "b", "c"].map(str::to_string).to_vec()),
+        ..ConvertOptions::default()
+    };
+    let result = converted(&grid, &at("b.tet"), &with_dims).await;
+    let expected = "--dims has no effect: no array has 3 dimensions without names";
+    assert_eq!(result.unwrap().warnings, [expected]);
+    let one = PathBuf::from(format!(
+        "{}#temperature",
+        data("weather_small.tet").display()
+    ));
+    let result = converted(&one, &at("b.csv"), &with_dims).await.unwrap();
+    assert!(
+        result.warnings[0].contains("--dims has no effect"),
+        "{result:?}"
+    );
+    let unnamed = data("npy/c_order.npy");
+    let result = converted(&unnamed, &at("c.tet"), &with_dims).await;
+    assert_eq!(result.unwrap().warnings, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -212,6 +212,27 @@ async fn permissions_and_links_are_kept() {
     }
 }
 
+#[cfg(feature = "parquet")]
+#[tokio::test]
+async fn a_column_that_parquet_cannot_store_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("i.parquet");
+    for value in ["INTERVAL '1 day'", "[INTERVAL '1 day']"] {
+        let copy = format!(
+            "COPY (SELECT 1 AS a, {value} AS lag) TO '{}'",
+            path.display()
+        );
+        let message = error(&session(), &copy).await;
+        let expected =
+            "column \"lag\" is of type INTERVAL, which cannot be written to Parquet; cast it";
+        assert!(message.contains(expected), "{message}");
+        assert!(!path.exists());
+    }
+    let text = "CAST(INTERVAL '1 day' AS VARCHAR)";
+    let copy = format!("COPY (SELECT {text} AS lag) TO '{}'", path.display());
+    assert_eq!(rows(&session(), &copy).await, ["1"]);
+}
+
 /// Parquet has no times in seconds, and other readers would read integers.
 #[cfg(feature = "parquet")]
 #[tokio::test(flavor = "multi_thread")]

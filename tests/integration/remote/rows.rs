@@ -232,3 +232,28 @@ async fn parquet_needs_ranges() {
     let expected = format!("{url}: cannot read: the server does not support the request");
     assert!(message.contains(&expected), "{message}");
 }
+
+#[cfg(feature = "parquet")]
+#[tokio::test]
+async fn damaged_files_are_errors_with_their_url() {
+    let server = HttpServer::start();
+    server.put("a.parquet", "PAR1xxxxPAR1");
+    server.put("a.arrow", "ARROW1 and no more");
+    server.put("b.arrow", "just,some,text");
+    for (name, expected) in [
+        (
+            "a.parquet",
+            "a damaged Parquet file: its footer has 2021161080 bytes",
+        ),
+        (
+            "a.arrow",
+            "found \"o more\", expected \"ARROW1\" at its end",
+        ),
+        ("b.arrow", "found \"just,som\" at its start"),
+    ] {
+        let url = server.url(name);
+        let message = error(&session(), &format!("SELECT * FROM '{url}'")).await;
+        let is_told = message.contains(&format!("{url}: ")) && message.contains(expected);
+        assert!(is_told, "{message}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Tables, their columns and their coordinates.
 
 pub mod attributes;
+pub mod changed_rows;
 pub mod coarse_times;
 pub mod coordinates;
 pub mod corrections;

@@ -232,3 +232,31 @@ async fn negative_zeros_are_zeros() {
         rows_without(&ctx, "tet.array_aggregates", conditional).await
     );
 }
+
+/// DataFusion sorts by expressions that compare the result of a function, and then does not find the order.
+#[tokio::test]
+async fn keys_may_be_expressions() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    const ALL: &str = "value, time, lat, lon";
+    for windows in [
+        "count(*) OVER (PARTITION BY abs(value) < 12) FROM a",
+        "count(*) OVER (PARTITION BY lat % 20 < 5, abs(value) < 12) FROM a WHERE value % 2 = 1",
+        "sum(value) OVER (PARTITION BY lat % 20 < 5, time) FROM a",
+        "row_number() OVER (PARTITION BY CASE WHEN time % 4 < 2 THEN 1 ELSE 2 END ORDER BY {all}) FROM a",
+        "row_number() OVER (PARTITION BY lat ORDER BY abs(value) < 12, {all}), count(*) OVER (PARTITION BY time % 3 < 1) FROM a",
+        "0 FROM a QUALIFY row_number() OVER (PARTITION BY time % 4 < 2 ORDER BY value DESC NULLS LAST, {all}) = 1",
+    ] {
+        let windows = windows.replace("{all}", ALL);
+        let sql = format!("SELECT time, lat, lon, {windows} ORDER BY 1, 2, 3");
+        let answer = rows(&ctx, &sql).await;
+        assert!(!answer.is_empty(), "{sql}");
+        let expected = rows_without(&ctx, "tet.axis_windows", &sql).await;
+        assert_eq!(answer, expected, "{sql}");
+    }
+    // Windows along an axis are computed together.
+    let sql = "SELECT lag(value) OVER (PARTITION BY lat + 1, lon ORDER BY time),
+         avg(value) OVER (PARTITION BY lat, lon, time / 4 ORDER BY time ROWS 1 PRECEDING) FROM a";
+    let plan = plan(&ctx, sql).await;
+    assert_eq!(plan.matches("ArrayWindowExec").count(), 1, "{plan}");
+    assert!(!plan.contains("WindowAggExec"), "{plan}");
+}

@@ -72,10 +72,12 @@ impl Page {
             page.write(at, &title, TITLE_SIZE, Anchor::Middle, INK);
             page.top += TITLE_SIZE * LEADING + 4.0;
         }
-        let notes = chart
-            .notes
-            .iter()
-            .flat_map(|note| page.wrapped(note, WIDTH - 2.0 * MARGIN));
+        let of_bars = match &chart.content {
+            Content::Bars(bars) => bars.note(bars.bars.len()),
+            _ => None,
+        };
+        let notes = of_bars.iter().chain(&chart.notes);
+        let notes = notes.flat_map(|note| page.wrapped(note, WIDTH - 2.0 * MARGIN));
         let notes: Vec<String> = notes.collect();
         // Notes extend the page, so that the plot keeps its size.
         let room = notes.len() as f64 * NOTE_SIZE * LEADING;

@@ -250,9 +250,15 @@ fn draw_bars(chart: &Chart, bars: &Bars, canvas: Canvas) -> Screen {
     screen.put_text(0, top, &bars.title, Colour::Plain);
     let top = top + 1;
     let room = screen.height().saturating_sub(top + 3).max(1);
-    let shown = bars.bars.len().min(room);
-    let is_cut = shown < bars.bars.len();
-    let shown = if is_cut { shown - 1 } else { shown };
+    let most = bars.bars.len().min(room);
+    // The note about the bars that are left out takes lines of its own.
+    let shown = match bars.note(most) {
+        Some(note) => {
+            let room = room.saturating_sub(Screen::lines_of(&note, canvas.width));
+            most.min(room.max(1))
+        }
+        None => most,
+    };
     let names = bars
         .bars
         .iter()
@@ -298,14 +304,12 @@ fn draw_bars(chart: &Chart, bars: &Bars, canvas: Canvas) -> Screen {
             Colour::Dim,
         );
     }
-    let mut bottom = top + shown;
-    if is_cut {
-        let more = format!("and {} more", bars.bars.len() - shown);
-        screen.put_text(left, bottom, &more, Colour::Dim);
-        bottom += 1;
-    }
+    let bottom = top + shown;
     frame::across(&mut screen, &bars.value, (left, bottom, width), is_ascii);
     screen.cut(bottom + 3);
+    if let Some(note) = bars.note(shown) {
+        screen.add_line(&note, Colour::Dim);
+    }
     screen
 }
 

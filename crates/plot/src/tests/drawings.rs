@@ -166,6 +166,23 @@ name
 }
 
 #[test]
+fn one_note_counts_the_bars_that_are_drawn() {
+    let names: Vec<String> = (0..48).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let chart = made(vec![("name", texts(&names)), ("n", integers(0..48))]).unwrap();
+    for (height, drawn) in [(12, 7), (30, 25), (100, 40)] {
+        let drawing = ascii(&chart, 60, height);
+        let bars = drawing.lines().filter(|line| line.contains('|'));
+        assert_eq!(bars.count(), drawn, "{drawing}");
+        let note = format!("the first {drawn} of 48 values of name are drawn");
+        assert_eq!(drawing.lines().last(), Some(note.as_str()), "{drawing}");
+        assert!(!drawing.contains("more"), "{drawing}");
+    }
+    let short = made(vec![("name", texts(&names[..5])), ("n", integers(0..5))]).unwrap();
+    assert!(!ascii(&short, 60, 20).contains("drawn"));
+}
+
+#[test]
 fn histograms_count() {
     let values = integers([1, 2, 2, 3, 3, 3, 4, 4, 5]);
     let chart = made(vec![("n", values)]).unwrap();

@@ -10,6 +10,7 @@ use crate::meta::tables;
 use crate::meta::{Go, Meta, help};
 use crate::output::appearance::{Appearance, Expanded, RowLimit};
 use crate::output::formats;
+use crate::output::wrapping::on_lines;
 use crate::output::{self, Output};
 use crate::run::{Control, Shell};
 use crate::script::Script;
@@ -37,7 +38,10 @@ impl Shell {
             Meta::Quit => return Ok(Control::Quit),
             Meta::Help(None) => self.write_text(help::all())?,
             Meta::Help(Some(name)) => match help::one(&name) {
-                Some(text) => self.write_text(text)?,
+                Some(text) => {
+                    let width = output::for_text(&self.output).style().width;
+                    self.write_text(on_lines(&text, width))?;
+                }
                 None => {
                     return Err(Failure::message(format!(
                         "no command {name}: .help lists the commands"
@@ -144,6 +148,9 @@ impl Shell {
         let output = Arc::clone(&self.output);
         self.engine.run(|cancellation| async move {
             let overview = Overview::of(&context, pattern.as_deref()).await?;
+            if let Some(pattern) = pattern.filter(|_| overview.is_empty()) {
+                messages::note(&format!("no table matches {pattern}; .tables lists all"));
+            }
             let output = output::for_text(&output);
             let style = output.style();
             match output.format().is_for_people() && style.expanded != Expanded::On {

@@ -83,6 +83,11 @@ impl Overview {
         Ok(Self(rows))
     }
 
+    /// Returns `true` if there are no tables.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the overview as a record batch, with names quoted where SQL requires quotes.
     pub fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let texts = |of: &dyn Fn(&Row) -> Option<String>| -> ArrayRef {

@@ -42,6 +42,13 @@ impl TextFile {
         &self.path
     }
 
+    /// Returns the path of the file, relative to the working directory if the file is in it.
+    pub fn name(&self) -> String {
+        let directory = std::env::current_dir().unwrap_or_default();
+        let name = self.path.strip_prefix(&directory).unwrap_or(&self.path);
+        name.display().to_string()
+    }
+
     /// Opens a file for results. The file need not exist yet. Opening a pipe blocks until the pipe
     /// has a reader.
     pub fn open(path: &Path) -> io::Result<Self> {

@@ -35,6 +35,12 @@ pub fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
     }
 }
 
+/// Wraps each line of a text at spaces. Continuation lines have the indent of their first line.
+pub fn on_lines(text: &str, width: Option<usize>) -> String {
+    let lines = text.lines().map(|line| wrapped(line, width, 0) + "\n");
+    lines.collect()
+}
+
 /// Formats rows as indented lines with aligned columns, two spaces apart. Lines that are wider than
 /// the screen continue below their last column.
 pub fn aligned<R: AsRef<[String]>>(rows: &[R], indent: usize, width: Option<usize>) -> String {
@@ -94,6 +100,14 @@ mod tests {
                 assert!(line.width() <= width.max(20), "{width}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn lines_keep_their_indent() {
+        let text = ".bail [on|off]\n  Stop a script at its first failure.\n";
+        let expected = ".bail [on|off]\n  Stop a script at\n  its first failure.\n";
+        assert_eq!(on_lines(text, Some(20)), expected);
+        assert_eq!(on_lines(text, None), text);
     }
 
     #[test]

@@ -130,9 +130,14 @@ async fn run(
             }
         },
     };
+    let file = match output.target() {
+        Target::Text(file) => Some(file.name()),
+        _ => None,
+    };
     Ok(Outcome {
         is_query,
         hints,
+        written: outcome.written.or(file),
         ..outcome
     })
 }

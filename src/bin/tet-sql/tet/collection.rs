@@ -9,7 +9,7 @@ use tet_sql::format::tatami::{Collection, MANIFEST_MAGIC, Member, verify_collect
 use tet_sql::{Access, Candidate, Error};
 
 use super::Failure;
-use super::lines::{clean, listed, row, table, write_json, write_problems};
+use super::lines::{clean, counted, listed, row, table, write_json, write_problems};
 
 /// Opens a manifest. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Collection>, Failure> {
@@ -55,23 +55,19 @@ pub fn info(
         ]);
     }
     let path = collection.path().display().to_string();
-    let rows = rows(collection);
     if is_json {
         let value = json!({
             "path": path,
             "format": "tatami.manifest",
-            "rows": rows,
+            "rows": rows(collection),
             "members": listed(&lines),
             "problems": problems,
         });
         write_json(output, &value)?;
         return Ok(problems.is_empty());
     }
-    let (path, members) = (clean(&path), collection.members().len());
-    writeln!(
-        output,
-        "{path}: tatami collection, {members} members, {rows} rows"
-    )?;
+    let (path, size) = (clean(&path), size(collection));
+    writeln!(output, "{path}: tatami collection, {size}")?;
     table(output, &lines)?;
     output.flush()?;
     for problem in &problems {
@@ -95,6 +91,12 @@ fn rows(collection: &Collection) -> u64 {
     members.fold(0, |sum, member| sum.saturating_add(member.rows))
 }
 
+/// Returns the numbers of members and of rows.
+fn size(collection: &Collection) -> String {
+    let (members, rows) = (collection.members().len(), rows(collection));
+    format!("{}, {}", counted(members, "member"), counted(rows, "row"))
+}
+
 /// Checks a collection and writes the problems. Returns `true` if there are none.
 pub fn check(
     collection: &Collection,
@@ -103,8 +105,7 @@ pub fn check(
     output: &mut dyn Write,
 ) -> Result<bool, Failure> {
     let problems = verify_collection(collection, is_deep);
-    let (members, rows) = (collection.members().len(), rows(collection));
-    let summary = format!("{members} members, {rows} rows");
+    let summary = size(collection);
     write_problems(
         output,
         collection.path(),

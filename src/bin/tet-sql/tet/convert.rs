@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::common::DataFusionError;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tet_sql::Error;
 use tet_sql::format::array::Compression;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
 use tet_sql::provider::error::describe;
@@ -13,6 +15,7 @@ use super::Failure;
 use super::arguments::{Codec, ConvertArguments};
 use super::cancel;
 use super::lines::clean;
+use crate::diagnostics::suggestion::nearest;
 
 /// The interval between updates of the progress bar.
 const TICK: Duration = Duration::from_millis(100);
@@ -63,7 +66,7 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
         clean(&arguments.output.display().to_string()),
         start.elapsed().as_secs_f64()
     )?;
-    Ok(true)
+    Ok(!converted.is_damaged)
 }
 
 /// Converts with a progress bar on a terminal. A signal cancels the conversion and deletes its
@@ -101,8 +104,26 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
     bar.finish_and_clear();
     match result {
         Ok(Ok(converted)) => Ok(converted),
-        Ok(Err(error)) => Err(Failure::Message(describe(&error))),
+        Ok(Err(error)) => Err(Failure::Message(describe(&error) + &meant(&error))),
         Err(error) => Err(Failure::Message(error.to_string())),
+    }
+}
+
+/// Returns a suggestion to add to an error, if a dataset has a name similar to one that does not exist.
+fn meant(error: &DataFusionError) -> String {
+    let DataFusionError::External(error) = error.find_root() else {
+        return String::new();
+    };
+    let Some(Error::NoSuchDataset {
+        name, available, ..
+    }) = error.downcast_ref()
+    else {
+        return String::new();
+    };
+    let names = available.split(", ").map(|name| name.trim_matches('"'));
+    match nearest(name, names) {
+        Some(name) => format!("; did you mean {name:?}?"),
+        None => String::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use tet_sql::{Access, Candidate};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, listed, row, table, write_json, write_problems};
+use super::lines::{clean, counted, listed, row, table, write_json, write_problems};
 
 /// Opens a `.tatami` file. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Arc<TatamiFile>>, Failure> {
@@ -63,11 +63,12 @@ pub fn info(
         return Ok(true);
     }
     let path = clean(&file.path().display().to_string());
-    let (rows, groups) = (file.rows(), file.row_groups().len());
-    writeln!(output, "{path}: tatami, {rows} rows, {groups} row groups")?;
+    let size = size(file);
+    writeln!(output, "{path}: tatami, {size}")?;
     if let Some(segment) = segment {
-        let (documents, terms) = (segment.documents(), segment.terms());
-        writeln!(output, "search index: {documents} documents, {terms} terms")?;
+        let documents = counted(segment.documents(), "document");
+        let terms = counted(segment.terms(), "term");
+        writeln!(output, "search index: {documents}, {terms}")?;
     }
     if sections.datasets {
         table(output, &columns(file))?;
@@ -193,10 +194,12 @@ pub fn check(
     output: &mut dyn Write,
 ) -> Result<bool, Failure> {
     let problems = verify(file, is_deep);
-    let summary = format!(
-        "{} rows, {} row groups",
-        file.rows(),
-        file.row_groups().len()
-    );
-    write_problems(output, file.path(), &problems, &summary, is_deep, is_json)
+    let size = size(file);
+    write_problems(output, file.path(), &problems, &size, is_deep, is_json)
+}
+
+/// Returns the numbers of rows and of row groups.
+fn size(file: &TatamiFile) -> String {
+    let (rows, groups) = (file.rows(), file.row_groups().len());
+    format!("{}, {}", counted(rows, "row"), counted(groups, "row group"))
 }

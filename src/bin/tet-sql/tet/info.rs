@@ -9,7 +9,7 @@ use tet_sql::format::tet::repair::anatomy::Anatomy;
 
 use super::Failure;
 use super::arguments::InfoArguments;
-use super::lines::{clean, row, table, write_json};
+use super::lines::{clean, counted, row, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 use super::other;
 #[cfg(feature = "tiledb")]
@@ -135,10 +135,13 @@ fn as_text(
     let rows = anatomy.opened.as_ref().map(|file| file.chunk_rows());
     writeln!(
         output,
-        ": {} bytes, {} datasets, {} chunks",
+        ": {} bytes, {}, {}",
         anatomy.length,
-        anatomy.datasets.len(),
-        rows.map_or("unknown".to_string(), |rows| rows.to_string())
+        counted(anatomy.datasets.len(), "dataset"),
+        counted(
+            rows.map_or("unknown".to_string(), |rows| rows.to_string()),
+            "chunk"
+        )
     )?;
     if sections.layout {
         layout(anatomy, output)?;

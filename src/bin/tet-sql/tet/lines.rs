@@ -42,6 +42,13 @@ pub fn listed(rows: &[Vec<String>]) -> Value {
     rows.collect()
 }
 
+/// Formats a number of things, such as `1 chunk` and `2 chunks`.
+pub fn counted(count: impl ToString, thing: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
 /// Formats extents or chunk indices, such as `48 x 10 x 20`.
 pub fn shape(extents: &[u64]) -> String {
     let extents: Vec<_> = extents.iter().map(u64::to_string).collect();
@@ -89,6 +96,8 @@ mod tests {
     fn texts_are_cleaned_and_shapes_formatted() {
         assert_eq!(clean("a\u{1b}[31m\n\u{202e}"), "a\\u{1b}[31m\\n\\u{202e}");
         assert_eq!(shape(&[2, 3]), "2 x 3");
+        assert_eq!(counted(1, "chunk"), "1 chunk");
+        assert_eq!(counted("unknown", "chunk"), "unknown chunks");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tet_sql::{ArrayOptions, ArraySchema, FormatRegistry};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, table, write_json};
+use super::lines::{clean, counted, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 
 /// The inputs of `tet info` and `tet verify`.
@@ -25,9 +25,6 @@ const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, NetCDF, H
 /// Opens an array file of another format. Returns `None` for a package, and for a file with the
 /// content or the extension of a `.tet` file, even if it is damaged.
 pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Failure> {
-    let is_called_tet = path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("tet"));
     if is_package(path) || starts_as_tet(path) {
         return Ok(None);
     }
@@ -42,7 +39,7 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
         return Err(Failure::Message(format!("{}: {advice}", path.display())));
     }
     // Opening the file as `.tet` reports that it is damaged or missing.
-    if is_called_tet || !path.exists() {
+    if is_called_tet(path) || !path.exists() {
         return Ok(None);
     }
     Err(Failure::Message(format!(
@@ -53,13 +50,20 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
 
 /// Fails for anything but `.tet` files and packages, for commands that change files.
 pub fn refuse(path: &Path, command: &str) -> Result<(), Failure> {
-    match is_array_file(path) && !is_package(path) && !starts_as_tet(path) {
-        true => Err(Failure::Message(format!(
+    // Opening the file as `.tet` reports that it is damaged or missing.
+    let is_broken = || (is_called_tet(path) && !is_array_file(path)) || !path.exists();
+    match is_package(path) || starts_as_tet(path) || is_broken() {
+        true => Ok(()),
+        false => Err(Failure::Message(format!(
             "{}: tet {command} accepts only .tet files and packages (X.tet.d)",
             path.display()
         ))),
-        false => Ok(()),
     }
+}
+
+fn is_called_tet(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("tet"))
 }
 
 fn is_array_file(path: &Path) -> bool {
@@ -142,7 +146,7 @@ fn as_text(
     if let Some(version) = file.layout_version() {
         write!(output, " version {version}")?;
     }
-    writeln!(output, ", {} datasets", datasets.len())?;
+    writeln!(output, ", {}", counted(datasets.len(), "dataset"))?;
     if sections.datasets {
         let datasets = datasets.iter();
         dataset_table(

@@ -46,12 +46,22 @@ fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
         .count();
     match (repair.steps.is_empty(), repair.applied, errors) {
         (true, _, 0) => writeln!(output, "{path}: sound, nothing to repair")?,
+        (true, _, 1) => writeln!(
+            output,
+            "{path}: 1 error, which cannot be repaired; tet verify shows it"
+        )?,
         (true, _, errors) => writeln!(
             output,
             "{path}: {errors} errors, none of which can be repaired; tet verify lists them"
         )?,
         (false, false, _) => writeln!(output, "{path}: nothing was changed; --apply does this")?,
         (false, true, 0) => writeln!(output, "{path}: repaired, and sound")?,
+        (false, true, 1) => {
+            writeln!(
+                output,
+                "{path}: repaired, but 1 error is left; tet verify shows it"
+            )?;
+        }
         (false, true, errors) => {
             writeln!(
                 output,

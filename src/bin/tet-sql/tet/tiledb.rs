@@ -13,7 +13,7 @@ use tet_sql::{Access, Error};
 
 use super::Failure;
 use super::info::Sections;
-use super::lines::{clean, listed, row, table, write_json};
+use super::lines::{clean, counted, listed, row, table, write_json};
 
 /// The maximum number of arrays of a group.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -113,8 +113,8 @@ impl Arrays {
                 }));
                 continue;
             }
-            let count = group.members().len();
-            writeln!(output, "{}: TileDB group, {count} members", clean(&path))?;
+            let count = counted(group.members().len(), "member");
+            writeln!(output, "{}: TileDB group, {count}", clean(&path))?;
             table(output, &members)?;
             if sections.metadata {
                 writeln!(output, "metadata")?;
@@ -160,8 +160,9 @@ impl Arrays {
             }
             writeln!(
                 output,
-                "{}: TileDB {kind} array, format version {version}, {count} fragments",
-                clean(&path)
+                "{}: TileDB {kind} array, format version {version}, {}",
+                clean(&path),
+                counted(count, "fragment")
             )?;
             writeln!(output, "{}", layout(schema))?;
             for (_, title, rows) in parts {
@@ -262,11 +263,9 @@ fn summary(
         _ => "NOT SOUND",
     };
     let path = clean(&array.path().display().to_string());
-    let (fragments, tiles) = (report.fragments, report.tiles);
-    writeln!(
-        output,
-        "{path}: {verdict}; {fragments} fragments, {tiles} tiles"
-    )?;
+    let fragments = counted(report.fragments, "fragment");
+    let tiles = counted(report.tiles, "tile");
+    writeln!(output, "{path}: {verdict}; {fragments}, {tiles}")?;
     Ok(())
 }
 

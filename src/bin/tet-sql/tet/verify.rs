@@ -8,7 +8,7 @@ use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify, veri
 
 use super::Failure;
 use super::arguments::VerifyArguments;
-use super::lines::{clean, shape, write_json};
+use super::lines::{clean, counted, shape, write_json};
 use super::other;
 #[cfg(feature = "tiledb")]
 use super::tiledb;
@@ -71,9 +71,11 @@ fn text(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     for check in &report.checks {
         let verdict = match (check.errors, check.warnings) {
             (0, 0) => "ok".to_string(),
-            (0, warnings) => format!("{warnings} warnings"),
+            (0, warnings) => counted(warnings, "warning"),
+            (1, 0) => "1 ERROR".to_string(),
             (errors, 0) => format!("{errors} ERRORS"),
-            (errors, warnings) => format!("{errors} ERRORS, {warnings} warnings"),
+            (1, warnings) => format!("1 ERROR, {}", counted(warnings, "warning")),
+            (errors, warnings) => format!("{errors} ERRORS, {}", counted(warnings, "warning")),
         };
         writeln!(output, "{:<18}{verdict:<12}{}", check.name, check.note)?;
         let of_check = report
@@ -116,9 +118,9 @@ fn text(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(
         output,
-        "{}: {verdict}; {} datasets, {} chunks",
+        "{}: {verdict}; {}, {}",
         clean(&report.path.display().to_string()),
-        report.datasets,
-        report.chunks
+        counted(report.datasets, "dataset"),
+        counted(report.chunks, "chunk")
     )
 }

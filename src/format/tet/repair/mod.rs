@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::io::storage::Access;
 use crate::format::io::target;
 use crate::format::tet::file::{OpenOptions, TetFile};
+use crate::format::tet::package::is_package;
 use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::repair::tail::FileTail;
 use crate::format::tet::verify::{Report, VerifyOptions, verify};
@@ -81,7 +82,7 @@ pub fn index(path: &Path, clear: bool) -> Result<()> {
 }
 
 fn refuse_package(path: &Path) -> Result<()> {
-    if path.is_dir() {
+    if is_package(path) {
         let message = "is a package, whose generations are sealed; publish a new one, or work on a copy of its packed.tet";
         return Err(Error::invalid(path, message));
     }

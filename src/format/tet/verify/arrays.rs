@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::format::array::{ArrayFile, ChunkReader, Dataset};
-use crate::format::tet::verify::{Report, Severity, Subject, VerifyOptions};
+use crate::format::tet::verify::{Report, Severity, Subject, VerifyOptions, number_of};
 
 /// Number of chunks decoded per dataset unless all are requested.
 const SOME_CHUNKS: u64 = 128;
@@ -32,7 +32,7 @@ pub fn verify_arrays(
         let remedy = "the rest of the file can be read";
         report.find(severity, Subject::default(), warning.clone(), remedy);
     }
-    report.begin("datasets", format!("{} datasets", report.datasets));
+    report.begin("datasets", number_of(report.datasets, "dataset"));
     let mut readable = Vec::new();
     for dataset in file.datasets() {
         match dataset.check(file.path()) {

@@ -10,7 +10,7 @@ use crate::format::tet::limits::{
 };
 use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::superblock::MAX_RANK;
-use crate::format::tet::verify::{Report, Subject};
+use crate::format::tet::verify::{Report, Subject, number_of};
 
 const REWRITE_FILE: &str =
     "write the file again from its source, or its data by COPY ... STORED AS TET";
@@ -45,9 +45,9 @@ pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Repor
     report.begin(
         "footer_metadata",
         format!(
-            "{} history rows, metadata of {} datasets",
-            footer.history.len(),
-            footer.metadata.datasets.len()
+            "{}, metadata of {}",
+            number_of(footer.history.len() as u64, "history row"),
+            number_of(footer.metadata.datasets.len() as u64, "dataset")
         ),
     );
     for (count, most, what) in [

@@ -210,6 +210,14 @@ impl Subject {
     }
 }
 
+/// Formats a number of things, such as `1 row` and `2 rows`.
+fn number_of(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// Verifies a file, or the current generation of a package. Calls `progress` from time to time,
 /// from several threads, with the number of decoded chunks and the number of chunks to decode.
 ///
@@ -257,7 +265,7 @@ pub fn verify(
     }
     metadata::check_footer(file, &anatomy, &mut report);
     report.chunks = file.chunk_rows();
-    report.begin("datasets", format!("{} datasets", report.datasets));
+    report.begin("datasets", number_of(report.datasets, "dataset"));
     check_datasets(file, &mut report);
     let rows = rows::check(file, &anatomy, options.access, &mut report);
     payloads::check(file, &rows, options, progress, &mut report);

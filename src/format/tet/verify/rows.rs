@@ -5,7 +5,7 @@ use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::index::validate;
 use crate::format::tet::repair::anatomy::Anatomy;
-use crate::format::tet::verify::{Report, Subject};
+use crate::format::tet::verify::{Report, Subject, number_of};
 
 const REWRITE_DATASET: &str =
     "the chunk cannot be read, others can; write the dataset again from its source";
@@ -29,7 +29,7 @@ pub(super) fn check(
 ) -> Vec<Row> {
     report.begin(
         "chunk_rows",
-        format!("{} rows of the chunk index", file.chunk_rows()),
+        format!("{} of the chunk index", number_of(file.chunk_rows(), "row")),
     );
     let head = anatomy.superblock.map_or(0, |superblock| {
         superblock.chunk_index_offset + superblock.chunk_index_length

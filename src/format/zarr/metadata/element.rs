@@ -255,6 +255,8 @@ impl Element {
     /// Converts the fill value for the stand-in type. Codecs do not use the fill value of strings.
     pub fn stand_in_fill(&self, fill: &Value, is_v3: bool) -> Value {
         match (&self.kind, fill) {
+            // Like zarr-python, read times without a fill value as NaT.
+            (CellKind::Time { .. }, Value::Null) => json!(i64::MIN),
             (CellKind::Text(_), _) | (_, Value::Null) if is_v3 => json!(0),
             (CellKind::Text(_), _) => Value::Null,
             (CellKind::Boolean, Value::Bool(fill)) => json!(u8::from(*fill)),

@@ -18,6 +18,7 @@ use crate::format::zarr::MAX_DIMENSIONS;
 use crate::format::zarr::cells;
 use crate::format::zarr::codecs::chain::{Chain, PlainChunk, codec_name, guarded};
 use crate::format::zarr::keys::ChunkKeys;
+use crate::format::zarr::metadata::attributes::FILL_VALUE;
 use crate::format::zarr::metadata::element::{CellKind, Element, TextKind};
 use crate::format::zarr::metadata::json::clipped;
 use crate::format::zarr::walk::Documents;
@@ -36,6 +37,9 @@ pub(super) struct Description {
     pub plain: Option<PlainChunk>,
     pub keys: ChunkKeys,
     pub codecs: String,
+    /// `true` if the member `fill_value` says which cells are missing: in version 2, without the attribute
+    /// `_FillValue`.
+    pub is_fill_implied: bool,
     /// The string of the cells of absent chunks, if cells are strings.
     pub fill_text: String,
     /// The array of `zarrs` for the metadata, with the stand-in type. Its store has no chunks.
@@ -181,9 +185,11 @@ impl Description {
         let is_little_endian = dtype.as_str().is_some_and(|dtype| dtype.starts_with('<'));
         let plain = plain(&chain, &element, is_little_endian);
         let marks_missing = Some(fill).filter(|fill| !fill.is_null());
+        let is_stated = !field(attributes, FILL_VALUE).is_null();
         let metadata = attributes::metadata(attributes, None, marks_missing, &element, shape.len());
         let description = Self {
             zarr_version: 2,
+            is_fill_implied: element.kind == CellKind::Number && !is_stated,
             fill_text: fill_text(&element, fill),
             element,
             chunk_shape: file_shape.clone(),
@@ -263,6 +269,7 @@ impl Description {
         let metadata = attributes::metadata(attributes, names, None, &element, shape.len());
         let description = Self {
             zarr_version: 3,
+            is_fill_implied: false,
             fill_text: fill_text(&element, fill),
             shape,
             chunk_shape,

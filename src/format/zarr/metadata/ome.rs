@@ -79,7 +79,7 @@ pub(crate) fn levels(attributes: &BTreeMap<String, String>) -> Result<Vec<Level>
     let (document, is_within_ome) = document(attributes);
     let channels = channel_labels(&document["omero"]);
     let mut levels = Vec::new();
-    for image in images(&document) {
+    for image in images(&document)? {
         let (holder, versions): (_, &[&str]) = match is_within_ome {
             true => (&document, &["0.5"][..]),
             false => (image, &["0.1", "0.2", "0.3", "0.4"][..]),
@@ -103,35 +103,47 @@ pub(crate) fn levels(attributes: &BTreeMap<String, String>) -> Result<Vec<Level>
 #[cfg(feature = "remote")]
 pub(crate) fn paths(attributes: &BTreeMap<String, String>) -> Vec<String> {
     let (document, _) = document(attributes);
-    let datasets = images(&document).iter();
+    let datasets = images(&document).unwrap_or_default().iter();
     let datasets = datasets.filter_map(|image| image["datasets"].as_array());
     let paths = datasets
         .flatten()
         .filter_map(|dataset| dataset["path"].as_str());
-    let paths = paths.take(MAX_LEVELS).map(|path| path.trim_matches('/'));
+    let paths = paths.take(MAX_LEVELS).map(normalized);
     let mut known = HashSet::new();
-    let distinct = paths.filter(|path| known.insert(*path));
-    distinct.map(str::to_string).collect()
+    paths.filter(|path| known.insert(path.clone())).collect()
+}
+
+/// Returns a path without the parts that lead nowhere, as in `./0` and `0/`.
+fn normalized(path: &str) -> String {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    parts.collect::<Vec<_>>().join("/")
 }
 
 /// Returns the object with the metadata of images, and `true` if that is the attribute `ome`.
 fn document(attributes: &BTreeMap<String, String>) -> (Value, bool) {
-    let parsed = |key: &str| serde_json::from_str::<Value>(attributes.get(key)?).ok();
-    if let Some(ome) = parsed(OME).filter(|ome| ome.get(MULTISCALES).is_some()) {
+    let entry = |key: &str| match attributes.get(key) {
+        Some(text) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        None => Value::Null,
+    };
+    let ome = entry(OME);
+    if ome.get(MULTISCALES).is_some() {
         return (ome, true);
     }
-    let entry = |key: &str| parsed(key).unwrap_or_default();
     let document = json!({MULTISCALES: entry(MULTISCALES), "omero": entry("omero")});
     (document, false)
 }
 
-/// Returns the images in the metadata.
-fn images(document: &Value) -> &[Value] {
+/// Returns the images in the metadata; none if there is no metadata of images.
+///
+/// # Errors
+/// Fails if the metadata is no list.
+fn images(document: &Value) -> Result<&[Value], Fault> {
     match &document[MULTISCALES] {
-        Value::Array(images) => images,
+        Value::Array(images) => Ok(images),
         // Attributes are kept as texts, in which a list of one element is that element.
-        image @ Value::Object(_) => std::slice::from_ref(image),
-        _ => &[],
+        image @ Value::Object(_) => Ok(std::slice::from_ref(image)),
+        Value::Null => Ok(&[]),
+        other => Err(fault(MULTISCALES, other, "a list of images")),
     }
 }
 
@@ -156,8 +168,9 @@ fn add_levels(
         false => Ok(vec![Spacing::INDICES; axes.len()]),
     };
     let of_image = transformed(image)?;
-    let Value::Array(datasets) = &image["datasets"] else {
-        return Err(fault("datasets", &image["datasets"], "a list"));
+    let datasets = match &image["datasets"] {
+        Value::Array(datasets) if !datasets.is_empty() => datasets,
+        other => return Err(fault("datasets", other, "a list of arrays")),
     };
     if levels.len() + datasets.len() > MAX_LEVELS {
         return Err(Fault {
@@ -176,7 +189,7 @@ fn add_levels(
         let spacings = spacings.map(|(inner, outer)| inner.then(outer));
         let described = axes.iter().zip(spacings);
         levels.push(Level {
-            path: path.trim_matches('/').to_string(),
+            path: normalized(path),
             names: axes.iter().map(|axis| axis.name.clone()).collect(),
             axes: described
                 .map(|(axis, spacing)| axis.described(spacing))
@@ -330,6 +343,17 @@ impl ImageAxis {
 }
 
 impl Level {
+    /// Returns the fault of a resolution whose array does not exist.
+    pub fn absent(&self) -> Fault {
+        fault("path", &json!(self.path), "the path of an array")
+    }
+
+    /// Returns the fault of a resolution whose array another image has with other axes.
+    pub fn repeated(&self) -> Fault {
+        let expected = "the path of an array that no other image has with other axes";
+        fault("path", &json!(self.path), expected)
+    }
+
     /// Returns the axes of the array at the path, which has a shape and may name its dimensions.
     ///
     /// # Errors
@@ -362,7 +386,7 @@ impl Level {
                 return Err(Fault {
                     field: TRANSFORMATIONS,
                     found: format!(
-                        "a scale of {scale} and a translation of {translation} along {name:?}"
+                        "a scale of {scale:?} and a translation of {translation:?} along {name:?}"
                     ),
                     expected: "a positive scale and finite coordinates".to_string(),
                 });

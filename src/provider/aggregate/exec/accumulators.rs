@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
-use arrow::compute::{concat, filter};
+use arrow::compute::{concat, filter, filter_record_batch};
 use arrow::datatypes::Schema;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
@@ -18,6 +18,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
+use crate::provider::aggregate::plan::conditional::is_safe;
 use crate::provider::functions::collected::{absorb, double_up_to, split};
 use crate::provider::functions::extremes::is_max;
 use crate::provider::planning::mask::mask;
@@ -225,6 +226,15 @@ pub(crate) fn add_rows<'a>(
     let runs = long_runs(groups);
     let mut evaluated: Vec<(&Arc<dyn PhysicalExpr>, ArrayRef)> = Vec::new();
     for (aggregate, accumulated) in aggregates.zip(accumulated) {
+        let filter = aggregate.filter.as_ref();
+        let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
+        let is_safe = |argument| is_safe(argument, batch.schema_ref());
+        if let Some(wanted) = &wanted
+            && !aggregate.arguments.iter().all(is_safe)
+        {
+            add_wanted(aggregate, accumulated, batch, wanted, groups, count)?;
+            continue;
+        }
         let mut arguments = Vec::with_capacity(aggregate.arguments.len());
         for argument in &aggregate.arguments {
             // `max(abs(a - b))` and `avg(abs(a - b))` share their argument.
@@ -238,12 +248,33 @@ pub(crate) fn add_rows<'a>(
                 }
             });
         }
-        let filter = aggregate.filter.as_ref();
-        let wanted = filter.map(|filter| mask(filter, batch)).transpose()?;
         let (function, runs) = (&aggregate.function, runs.as_deref());
         accumulated.add(function, &arguments, wanted.as_ref(), groups, runs, count)?;
     }
     Ok(())
+}
+
+/// Adds the wanted rows of a batch to the accumulator of an aggregate whose arguments may fail on the other rows.
+fn add_wanted(
+    aggregate: &Aggregate,
+    accumulated: &mut Accumulated,
+    batch: &RecordBatch,
+    wanted: &BooleanArray,
+    groups: &[usize],
+    count: usize,
+) -> Result<()> {
+    let batch = filter_record_batch(batch, wanted)?;
+    let groups = groups.iter().zip(wanted.values());
+    let groups = groups.filter_map(|(group, is_wanted)| is_wanted.then_some(*group));
+    let arguments = aggregate.arguments.iter();
+    let arguments =
+        arguments.map(|argument| argument.evaluate(&batch)?.into_array(batch.num_rows()));
+    accumulated.update(
+        &arguments.collect::<Result<Vec<_>>>()?,
+        &groups.collect::<Vec<_>>(),
+        None,
+        count,
+    )
 }
 
 /// Adds rows to the accumulator of a single group.

@@ -130,7 +130,11 @@ pub async fn register_rows(context: &SessionContext, name: &str, path: &Path) ->
     }
     let rows = context.table_provider(TableReference::bare(url_of(path)?.as_str()));
     let rows = rows.await;
-    let rows = rows.map_err(|error| Error::invalid(shown, describe(&error)))?;
+    let rows = rows.map_err(|error| {
+        let text = describe(&error);
+        let prefix = format!("{}: ", shown.display());
+        Error::invalid(shown, text.strip_prefix(&prefix).unwrap_or(&text))
+    })?;
     context.register_table(table, rows)?;
     Ok(())
 }

@@ -11,13 +11,14 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::provider::rules::analysis::filtered_windows::without_filters;
 use crate::provider::rules::analysis::{
     CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, RepeatedSortKeys,
-    SimilarPatterns, UnorderedCasts, WrittenTimes,
+    SimilarPatterns, UnorderedCasts, UnsignedValues, WrittenTimes,
 };
+use crate::provider::rules::logic::GuardedBranches;
 use crate::provider::rules::names::change_expressions;
 
 /// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`],
-/// [`DurationWindows`], [`UnorderedCasts`], [`RepeatedSortKeys`] and [`SimilarPatterns`] to the
-/// expressions of a plan, and [`without_filters`] to its windows.
+/// [`DurationWindows`], [`UnorderedCasts`], [`UnsignedValues`], [`GuardedBranches`], [`RepeatedSortKeys`] and
+/// [`SimilarPatterns`] to the expressions of a plan, and [`without_filters`] to its windows.
 ///
 /// DataFusion 55 applies the rewrites that an analyzer has itself, but loses the names of columns in
 /// ROLLUP, CUBE and GROUPING SETS.
@@ -30,7 +31,7 @@ impl AnalyzerRule for ExpressionRewrites {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrites: [&dyn FunctionRewrite; 9] = [
+        let rewrites: [&dyn FunctionRewrite; 11] = [
             &FixedSizes,
             &WrittenTimes,
             &ComparedZones,
@@ -38,6 +39,8 @@ impl AnalyzerRule for ExpressionRewrites {
             &ComparedDurations,
             &DurationWindows,
             &UnorderedCasts,
+            &UnsignedValues,
+            &GuardedBranches,
             &RepeatedSortKeys,
             &SimilarPatterns,
         ];

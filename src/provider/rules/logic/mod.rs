@@ -1,16 +1,20 @@
 //! Rewrites of expressions and plans for which DataFusion 55 returns wrong results.
 //!
-//! - [`changed_rows`]: subqueries in DELETE and UPDATE.
+//! - [`changed_rows`]: conditions and new values of DELETE and UPDATE.
+//! - [`computed_keys`]: expressions and -0.0 in the keys of windows, and comparisons in ORDER BY.
+//! - [`guarded_branches`]: branches of CASE that may fail.
 //! - [`in_lists`]: several IN lists over one expression.
 //! - [`in_subqueries`]: `IN (SELECT ...)` below OR and NOT.
 //! - [`multisets`]: `EXCEPT ALL` and `INTERSECT ALL`.
 //! - [`outer_unions`]: geometries in rows of outer joins that have no match.
 //! - [`written_types`]: parameters among the rows of INSERT and UPDATE.
-//! - [`zero_partitions`]: -0.0 in the PARTITION BY of windows.
 //! - [`zeros`]: -0.0 in IN lists, in CASE and in aggregates of distinct values.
 //! - `syntax`: expressions that are parsed wrongly.
 
 mod changed_rows;
+mod changed_table;
+mod computed_keys;
+mod guarded_branches;
 mod in_lists;
 mod in_subqueries;
 mod multisets;
@@ -18,10 +22,11 @@ mod outer_unions;
 #[cfg(feature = "sql")]
 pub(crate) mod syntax;
 mod written_types;
-mod zero_partitions;
 mod zeros;
 
 pub(crate) use changed_rows::ChangedRows;
+pub(crate) use computed_keys::ComputedKeys;
+pub(crate) use guarded_branches::GuardedBranches;
 pub(crate) use in_lists::CombinedInLists;
 pub(crate) use in_subqueries::NullAwareInSubqueries;
 pub(crate) use multisets::CountedSetOperations;
@@ -29,5 +34,4 @@ pub(crate) use multisets::CountedSetOperations;
 pub(crate) use outer_unions::NullWithoutMatch;
 pub(crate) use outer_unions::OuterUnions;
 pub(crate) use written_types::WrittenTypes;
-pub(crate) use zero_partitions::ZeroPartitions;
 pub(crate) use zeros::EqualZeros;

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::provider::rules::logic::zero_partitions::KEY;
+use crate::provider::rules::logic::computed_keys::KEY;
 use crate::provider::rules::logic::zeros::with_positive_zero;
 
 /// The column with the row number among equal rows.

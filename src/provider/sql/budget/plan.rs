@@ -20,6 +20,7 @@ use crate::provider::sql::budget::count::{Counter, too_deep};
 use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{inlined, lex, nodes};
 use crate::provider::sql::clauses;
+use crate::provider::sql::delete_aliases;
 use crate::provider::sql::grouping_sets;
 use crate::provider::sql::named_arguments;
 use crate::provider::sql::walk::walk_statement_mut;
@@ -88,6 +89,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
         clauses::check(&statement)?;
+        delete_aliases::resolve(&mut statement);
         named_arguments::place(&mut statement)?;
         grouping_sets::resolve_positions(&mut statement)?;
         check_format(state, &statement)?;

@@ -370,7 +370,7 @@ fn zarr_directories_are_shown_and_checked() {
     assert_eq!(verified.status.code(), Some(1));
     let told = text(&verified.stdout);
     assert!(
-        told.contains("1 ERRORS") && told.contains("temperature"),
+        told.contains("1 ERROR ") && told.contains("temperature"),
         "{told}"
     );
     // An array whose metadata are broken is left out, and is not sound.
@@ -382,9 +382,40 @@ fn zarr_directories_are_shown_and_checked() {
     let told = text(&verified.stdout);
     assert_eq!(verified.status.code(), Some(1), "{told}");
     assert!(told.contains("array \"temperature\" is left out"), "{told}");
+    // A conversion writes the others, but reports the damage.
+    let rest = folder.path().join("rest.zarr");
+    let converted = tet(&["convert", store, rest.to_str().unwrap()]);
+    let told = text(&converted.stderr);
+    assert_eq!(converted.status.code(), Some(1), "{told}");
+    assert!(told.contains("array \"temperature\" is left out"), "{told}");
+    assert!(rest.join("lat").is_dir() && !rest.join("temperature").exists());
+    let latitudes = folder.path().join("lat.npy");
+    let selected = format!("{store}#lat");
+    let converted = tet(&["convert", &selected, latitudes.to_str().unwrap()]);
+    assert_eq!(converted.status.code(), Some(0));
     fs::write(&metadata, document).unwrap();
     let refused = tet(&["index", store]);
     assert!(text(&refused.stderr).contains("tet index accepts only .tet files"));
+}
+
+#[test]
+fn only_tet_files_are_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes.txt");
+    fs::write(&notes, "no arrays").unwrap();
+    for command in ["index", "repair"] {
+        for path in [folder.path(), &notes] {
+            let refused = tet(&[command, path.to_str().unwrap()]);
+            assert_eq!(refused.status.code(), Some(1));
+            let told = text(&refused.stderr);
+            let expected = format!("tet {command} accepts only .tet files and packages");
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+    let broken = folder.path().join("broken.tet");
+    fs::write(&broken, "no arrays").unwrap();
+    let told = text(&tet(&["repair", broken.to_str().unwrap()]).stdout);
+    assert!(told.contains("1 error, which cannot be repaired"), "{told}");
 }
 
 #[test]

@@ -121,6 +121,33 @@ fn verify_reports_its_findings() {
     assert_eq!(tet(&["verify"]).status.code(), Some(2));
 }
 
+#[test]
+fn a_deep_check_accepts_files_of_single_arrays() {
+    for name in ["c_order", "fortran_order", "scalar", "texts", "times"] {
+        let file = format!("npy/{name}.npy");
+        let verified = tet(&["verify", &file, "--deep"]);
+        let told = text(&verified.stdout);
+        assert_eq!(verified.status.code(), Some(0), "{told}");
+        assert!(told.contains(".npy: sound; 1 dataset, 1 chunk\n"), "{told}");
+    }
+}
+
+#[test]
+fn a_dataset_with_a_similar_name_is_suggested() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let target = path.to_str().unwrap();
+    for (name, expected) in [
+        ("temprature", "; did you mean \"temperature\"?\n"),
+        ("wind", "\"\n"),
+    ] {
+        let refused = tet(&["convert", "weather_small.tet", target, "--dataset", name]);
+        let told = text(&refused.stderr);
+        assert!(told.contains(&format!("no dataset {name:?}")), "{told}");
+        assert!(told.ends_with(expected), "{told}");
+    }
+}
+
 /// Changing any digit of a secondary index is detected, and the file can be repaired.
 #[test]
 fn indexes_are_compared_with_cells_and_labels() {

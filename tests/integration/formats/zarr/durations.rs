@@ -53,6 +53,31 @@ async fn durations_match_xarray() {
     }
 }
 
+/// zarr-python reads NaT, too.
+#[tokio::test]
+async fn absent_chunks_of_times_without_a_fill_value_are_null() {
+    for (dtype, first) in [("<M8[s]", "1970-01-01T00:00:07"), (">m8[s]", "7")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("times.zarr");
+        std::fs::create_dir(&path).unwrap();
+        let array = serde_json::json!({
+            "zarr_format": 2, "shape": [3], "chunks": [1], "dtype": dtype, "order": "C",
+            "compressor": null, "filters": null, "fill_value": null,
+        });
+        std::fs::write(path.join(".zarray"), array.to_string()).unwrap();
+        let cell = match dtype.starts_with('<') {
+            true => 7i64.to_le_bytes(),
+            false => 7i64.to_be_bytes(),
+        };
+        std::fs::write(path.join("0"), cell).unwrap();
+        let ctx = open(&path, ArrayOptions::new()).await;
+        let query = "SELECT value FROM times ORDER BY dim_0";
+        assert_eq!(rows(&ctx, query).await, [first, "NULL", "NULL"]);
+        let count = "SELECT count(value), count(*) FROM times WHERE value IS NULL";
+        assert_eq!(rows(&ctx, count).await, ["0 2"]);
+    }
+}
+
 #[tokio::test]
 async fn filters_on_durations_select_on_the_axis() {
     let (_folder, path) = unpacked("forecasts_v3.zarr");

@@ -225,6 +225,18 @@ async fn metadata_that_cannot_be_used_is_ignored_with_one_warning() {
             "expected a positive scale and finite coordinates",
         ),
         (
+            changed(|image| scale(image, json!([1, 1, 5e307]))),
+            "a scale of 1e308 and a translation of -2.0 along \"x\"",
+        ),
+        (
+            changed(|image| image["datasets"] = json!([])),
+            "datasets is [], expected a list of arrays",
+        ),
+        (
+            json!({"multiscales": "x"}),
+            "multiscales is \"x\", expected a list of images",
+        ),
+        (
             json!({"multiscales": [{"version": "0.2", "datasets": [{"path": "0"}]}]}),
             "axes is [\"t\", \"c\", \"z\", \"y\", \"x\"], expected the 3 axes of the array \"0\"",
         ),
@@ -255,6 +267,82 @@ async fn metadata_that_cannot_be_used_is_ignored_with_one_warning() {
         );
         assert_eq!(warnings.take().len(), 1, "{warning}");
     }
+}
+
+#[tokio::test]
+async fn paths_of_other_arrays_are_ignored_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.zarr");
+    write_image(&path, "0.4");
+    let twice = || {
+        let mut attributes = image_attributes("0.4");
+        let mut other = attributes["multiscales"][0].clone();
+        other["coordinateTransformations"][0]["scale"] = json!([1, 1, 7]);
+        let images = attributes["multiscales"].as_array_mut().unwrap();
+        images.push(other);
+        attributes
+    };
+    for (attributes, expected) in [
+        (
+            changed(|image| image["datasets"][0]["path"] = json!("./0/")),
+            None,
+        ),
+        (
+            changed(|image| {
+                let datasets = image["datasets"].as_array_mut().unwrap();
+                datasets.push(json!({"path": "5"}));
+            }),
+            Some("path is \"5\", expected the path of an array; "),
+        ),
+        (
+            twice(),
+            Some(
+                "path is \"0\", expected the path of an array that no other image has with other axes; ",
+            ),
+        ),
+    ] {
+        write_group(&path, 2, &attributes);
+        let opened = ZarrHierarchy::open(&path).unwrap();
+        let warnings = opened.warnings();
+        match expected {
+            None => assert_eq!(warnings, [""; 0]),
+            Some(expected) => {
+                assert_eq!(warnings.len(), 1, "{warnings:?}");
+                assert!(warnings[0].contains(expected), "{warnings:?}");
+                assert!(warnings[0].ends_with("the metadata of this array is ignored"));
+            }
+        }
+        let query = format!("SELECT * FROM '{}/0' ORDER BY c, y, x", path.display());
+        assert_eq!(rows(&session(), &query).await, RESOLUTIONS[0].rows());
+    }
+}
+
+/// zarr-python gives integers of version 2 a fill value of 0, which other arrays read as NULL.
+#[tokio::test]
+async fn pixels_with_the_fill_value_are_not_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cells.zarr");
+    write_image(&path, "0.4");
+    let array = path.join("0");
+    write_array(&array, 2, &RESOLUTIONS[0].shape, 0, None);
+    let document = std::fs::read_to_string(array.join(".zarray")).unwrap();
+    let filled = document.replace("\"fill_value\":null", "\"fill_value\":0");
+    assert_ne!(filled, document);
+    std::fs::write(array.join(".zarray"), filled).unwrap();
+    // The last chunk is absent.
+    std::fs::remove_file(array.join("1/1/1")).unwrap();
+    let query = format!(
+        "SELECT count(value), count(*) FILTER (WHERE value = 0) FROM '{}'",
+        array.display()
+    );
+    assert_eq!(rows(&session(), &query).await, ["48 7"]);
+    // An attribute says that they are missing, and so does the array by itself.
+    let attributes = array.join(".zattrs");
+    std::fs::write(&attributes, "{\"_FillValue\": 0}").unwrap();
+    assert_eq!(rows(&session(), &query).await, ["41 0"]);
+    std::fs::remove_file(attributes).unwrap();
+    write_group(&path, 2, &json!({}));
+    assert_eq!(rows(&session(), &query).await, ["41 0"]);
 }
 
 /// The arrays of version 0.5 name their dimensions, which must be the axes.
@@ -322,7 +410,7 @@ async fn conversions_keep_the_coordinates_of_one_resolution() {
     let path = folder.path().join("cells.zarr");
     write_image(&path, "0.4");
     let ctx = session();
-    // A Zarr directory keeps the metadata of the group, which describes all resolutions.
+    // A Zarr directory of all resolutions keeps the metadata of the group, which describes them.
     for (from, to, table) in [
         ("cells.zarr#0", "one.tet", "one.tet"),
         ("cells.zarr#0", "one.zarr", "one.zarr/0"),
@@ -344,6 +432,10 @@ async fn conversions_keep_the_coordinates_of_one_resolution() {
             "{}",
             to.display()
         );
+        if to.is_dir() {
+            let opened = ZarrHierarchy::open(&to).unwrap();
+            assert_eq!(opened.warnings(), [""; 0], "{}", to.display());
+        }
     }
     let to = folder.path().join("all.tet");
     let (options, progress) = (ConvertOptions::default(), ConvertProgress::default());

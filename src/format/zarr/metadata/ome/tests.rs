@@ -53,7 +53,7 @@ fn axes_of_all_versions() {
     }
     for other in [
         json!({}),
-        json!({"multiscales": "text"}),
+        json!({MULTISCALES: []}),
         json!({OME: "text"}),
         json!({OME: {}}),
     ] {
@@ -109,6 +109,10 @@ fn rules_of_the_specification() {
         ),
         (json!({"axes": axes()}), "datasets is absent"),
         (
+            json!({"axes": axes(), "datasets": []}),
+            "datasets is [], expected a list of arrays",
+        ),
+        (
             scale(json!([1])),
             "scale is [1], expected 2 positive numbers",
         ),
@@ -139,12 +143,18 @@ fn rules_of_the_specification() {
         );
         assert!(message.starts_with(expected), "{message}");
     }
+    for attributes in [json!({MULTISCALES: "x"}), json!({OME: {MULTISCALES: "x"}})] {
+        let Err(fault) = parsed(attributes) else {
+            panic!("a text is no list");
+        };
+        assert_eq!((fault.field, fault.found.as_str()), (MULTISCALES, "\"x\""));
+    }
 }
 
 #[cfg(feature = "remote")]
 #[test]
 fn paths_are_known_without_the_rest_of_the_metadata() {
-    let datasets = json!([{"path": "0"}, {"path": "a/1/"}, {}, {"path": 2}, {"path": "0"}]);
+    let datasets = json!([{"path": "./0"}, {"path": "a//1/"}, {}, {"path": 2}, {"path": "0"}]);
     for image in [
         json!({"version": "0.9", "datasets": datasets}),
         json!({"axes": "none", "datasets": datasets}),

@@ -1,5 +1,7 @@
 //! Tables of `CREATE TABLE`, whose rows count towards the memory limit as long as the table exists.
 
+mod changes;
+
 use std::collections::HashSet;
 use std::fmt::{self, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +14,12 @@ use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{
-    Constraints, DataFusionError, Result, exec_err, not_impl_err, plan_err,
-    resources_datafusion_err,
+    Constraint, DataFusionError, Result, exec_err, not_impl_err, plan_err, resources_datafusion_err,
 };
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateMemoryTable, Expr, LogicalPlan, TableType};
@@ -25,6 +28,8 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
+
+use crate::provider::sql::memory_tables::changes::MemoryChange;
 
 /// Runs `CREATE TABLE` as DataFusion does, and reserves the memory of the rows. The table that `OR REPLACE` replaces stays
 /// until the rows of the new one are known.
@@ -36,6 +41,16 @@ pub(super) async fn create_memory_table(
         return not_impl_err!("Temporary tables not supported");
     }
     let name = command.name;
+    // Rows are not checked, but DataFusion would plan GROUP BY for unique ones.
+    if let Some(constraint) = command.constraints.first() {
+        let constraint = match constraint {
+            Constraint::PrimaryKey(_) => "PRIMARY KEY",
+            Constraint::Unique(_) => "UNIQUE",
+        };
+        return not_impl_err!(
+            "table '{name}': {constraint} is not supported, because rows of tables in memory are not checked; leave it out"
+        );
+    }
     let state = context.state();
     let input = state.optimize(&command.input)?;
     let exists = context.table(name.clone()).await.is_ok();
@@ -46,10 +61,7 @@ pub(super) async fn create_memory_table(
         _ => {}
     }
     let defaults = command.column_defaults.into_iter().collect();
-    let table = MemoryTable::collect(state, input, |rows| {
-        rows.with_constraints(command.constraints)
-            .with_column_defaults(defaults)
-    });
+    let table = MemoryTable::collect(state, input, |rows| rows.with_column_defaults(defaults));
     let table = table.await?;
     if exists {
         context.deregister_table(name.clone())?;
@@ -83,8 +95,10 @@ impl MemoryTable {
         }
         let frame = DataFrame::new(state, plan);
         let context = Arc::new(frame.task_ctx());
+        let pool = context.memory_pool();
         let rows = Arc::new(Reserved::new(
-            MemoryConsumer::new("rows of a table").register(context.memory_pool()),
+            MemoryConsumer::new("rows of a table").register(pool),
+            pool,
         ));
         let plan = frame.create_physical_plan().await?;
         let partitions = execute_stream_partitioned(plan, context)?;
@@ -107,15 +121,16 @@ impl MemoryTable {
         })
     }
 
-    /// Adapts the reservation after rows were changed or deleted.
-    async fn recount(&self) {
-        let mut counter = RecordBatchMemoryCounter::new();
-        for partition in &self.rows.batches {
-            for batch in partition.read().await.iter() {
-                counter.count_batch(batch);
-            }
-        }
-        self.memory.resize(counter.memory_usage());
+    /// Plans a DELETE, or an UPDATE with assignments.
+    fn change(
+        &self,
+        state: &dyn Session,
+        filters: Vec<Expr>,
+        assignments: Option<Vec<(String, Expr)>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let memory = Arc::clone(&self.memory);
+        let change = MemoryChange::new(&self.rows, memory, state, filters, assignments)?;
+        Ok(change.into_plan())
     }
 }
 
@@ -123,10 +138,6 @@ impl MemoryTable {
 impl TableProvider for MemoryTable {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
-    }
-
-    fn constraints(&self) -> Option<&Constraints> {
-        self.rows.constraints()
     }
 
     fn table_type(&self) -> TableType {
@@ -169,9 +180,7 @@ impl TableProvider for MemoryTable {
         state: &dyn Session,
         filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let result = self.rows.delete_from(state, filters).await;
-        self.recount().await;
-        result
+        self.change(state, filters, None)
     }
 
     async fn update(
@@ -180,9 +189,7 @@ impl TableProvider for MemoryTable {
         assignments: Vec<(String, Expr)>,
         filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let result = self.rows.update(state, assignments, filters).await;
-        self.recount().await;
-        result
+        self.change(state, filters, Some(assignments))
     }
 }
 
@@ -209,9 +216,9 @@ impl DataSink for MemorySink {
     async fn write_all(
         &self,
         rows: SendableRecordBatchStream,
-        _context: &Arc<TaskContext>,
+        context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let added = Reserved::new(self.memory.new_empty());
+        let added = Reserved::new(self.memory.new_empty(), context.memory_pool());
         let batches = added.collect(rows).await?;
         self.check(&batches)?;
         let count = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
@@ -247,13 +254,16 @@ impl MemorySink {
 #[derive(Debug)]
 struct Reserved {
     memory: MemoryReservation,
+    /// The pool of the reservation.
+    pool: Arc<dyn MemoryPool>,
     counter: Mutex<RecordBatchMemoryCounter>,
 }
 
 impl Reserved {
-    fn new(memory: MemoryReservation) -> Self {
+    fn new(memory: MemoryReservation, pool: &Arc<dyn MemoryPool>) -> Self {
         Self {
             memory,
+            pool: Arc::clone(pool),
             counter: Mutex::default(),
         }
     }
@@ -273,9 +283,15 @@ impl Reserved {
         let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = counter.count_batch(batch);
         self.memory.try_grow(bytes).map_err(|_| {
+            let limit = match self.pool.memory_limit() {
+                MemoryLimit::Finite(limit) => format!("limit of {limit} bytes"),
+                _ => "limit".to_string(),
+            };
+            let others = self.pool.reserved().saturating_sub(self.memory.size());
             resources_datafusion_err!(
-                "the rows of a table are kept in memory, and {} bytes of new rows do not fit in the memory limit; write \
-                 a file with COPY instead, create a view, drop other tables, or raise the memory limit",
+                "the rows of a table are kept in memory, and {} or more bytes of new rows do not fit in the memory {limit}, \
+                 of which tables and queries hold {others}; write a file with COPY instead, create a view, drop \
+                 other tables, or raise the memory limit",
                 counter.memory_usage()
             )
         })

@@ -1,0 +1,76 @@
+//! Aliases of tables in DELETE, which DataFusion 55 ignores: `DELETE FROM t AS x WHERE x.lat = 0`.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    self, Delete, Expr, FromTable, Ident, TableFactor, VisitorMut,
+};
+
+use crate::provider::sql::walk::{walk_mut, walk_statement_mut};
+
+/// Qualifies the columns in the condition of a DELETE with the name of the table instead of its alias.
+pub(crate) fn resolve(statement: &mut Statement) {
+    let _ = walk_statement_mut(statement, &mut Deletes);
+}
+
+struct Deletes;
+
+impl VisitorMut for Deletes {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<()> {
+        if let ast::Statement::Delete(delete) = statement {
+            resolve_alias(delete);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn resolve_alias(delete: &mut Delete) {
+    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
+    let ([table], Some(condition)) = (tables.as_slice(), &mut delete.selection) else {
+        return;
+    };
+    let TableFactor::Table {
+        name,
+        alias: Some(alias),
+        ..
+    } = &table.relation
+    else {
+        return;
+    };
+    let table = name.0.iter().map(|part| part.as_ident().cloned());
+    let Some(table) = table.collect::<Option<Vec<_>>>() else {
+        return;
+    };
+    let alias = normalized(&alias.name);
+    let _ = walk_mut(condition, &mut Qualifiers { alias, table });
+}
+
+/// Replaces an alias by the name of its table.
+struct Qualifiers {
+    alias: String,
+    table: Vec<Ident>,
+}
+
+impl VisitorMut for Qualifiers {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expression
+            && let [first, _, ..] = parts.as_slice()
+            && normalized(first) == self.alias
+        {
+            parts.splice(0..1, self.table.iter().cloned());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn normalized(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    }
+}
