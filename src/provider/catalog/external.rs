@@ -19,7 +19,6 @@ use crate::error::{Error, ErrorLocation};
 #[cfg(feature = "remote")]
 use crate::format::io::remote::is_url;
 use crate::format::{foreign, remote_location_advice};
-use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::{Format, FormatRegistry};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
@@ -304,10 +303,8 @@ fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<S
     });
     let path = local_path(url);
     // The reader of the format knows what is wrong with a file of rows.
-    let is_of_rows = matches!(
-        FileKind::by_name(path),
-        Some(FileKind::Parquet | FileKind::Arrow)
-    );
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let is_of_rows = matches!(extension, Some("parquet" | "arrow" | "feather"));
     elsewhere.or_else(|| foreign(path).filter(|_| other.is_ok() || !is_of_rows))
 }
 
