@@ -2,9 +2,9 @@
 //! materialise, no coordinate columns to build and no keys to hash.
 //!
 //! [`plan`] holds the program of an aggregation, [`exec`] the operator [`ArrayAggregateExec`] that
-//! runs it, [`joined`] the operator of aggregates over lookup joins, and [`grouping_sets`] that of ROLLUP,
-//! CUBE and GROUPING SETS. The optimizer rule
-//! [`ArrayAggregates`] puts the operators in place of DataFusion's aggregations.
+//! runs it, and [`joined`] the operator of aggregates over lookup joins. [`ArrayGroupingSetsExec`] computes
+//! ROLLUP, CUBE and GROUPING SETS. The optimizer rule [`ArrayAggregates`] puts the operators in place of
+//! DataFusion's aggregations.
 
 pub mod exec;
 pub(crate) mod grouping_sets;

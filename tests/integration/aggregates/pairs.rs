@@ -7,22 +7,25 @@ use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
 use crate::support::sql::{assert_same_without, open, plan, register_rows, rows, write};
 
 const AXES: [(&str, usize); 3] = [("time", 24), ("lat", 5), ("lon", 12)];
 
-/// The array `v` in chunks of 7 x 5 x 5, and the table `rows_v` with the same cells as rows. Every seventh
-/// cell is missing.
+/// The array `v` in chunks of 7 x 5 x 5 with zone maps, and the table `rows_v` with the same cells as rows.
+/// Every seventh cell and one chunk are missing.
 async fn sample() -> (TempDir, SessionContext) {
-    let cells = || (0..24 * 5 * 12).map(|n| (n % 7 != 3).then_some((n * 13 % 41) as f32));
+    let is_missing = |n: usize| n % 7 == 3 || ((7..14).contains(&(n / 60)) && n % 12 < 5);
+    let cells = || (0..24 * 5 * 12).map(|n| (!is_missing(n)).then_some((n * 13 % 41) as f32));
     let spec = DatasetSpec::new("v", Dtype::F32, &[24, 5, 12], &[7, 5, 5])
         .with_dim_names(["time", "lat", "lon"]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let bytes = cells!(cells().map(|value| value.unwrap_or(f32::NAN)));
     write(&path, &[(spec, bytes)]);
+    embed_indexes_in_tet(&path, 0).unwrap();
     let ctx = open(&path, ArrayOptions::new()).await;
     let values = Arc::new(cells().collect::<Float32Array>());
     register_rows(&ctx, "rows_v", &AXES, values);
@@ -45,7 +48,7 @@ async fn check(ctx: &SessionContext, sql: &str, is_reduced: bool) {
 #[tokio::test]
 async fn groups_over_two_dimensions_are_reduced_on_chunks() {
     let (_folder, ctx) = sample().await;
-    let aggregates = "sum(value), count(value), count(*), min(value), max(value)";
+    let aggregates = "sum(value), count(value), count(*), min(value), max(value), count(*) FILTER (WHERE value IS NULL)";
     for keys in [
         "(time + lon / 3) % 24",
         "(time + lon / 3) % 24, lat",

@@ -232,7 +232,7 @@ pub(crate) fn add_rows<'a>(
         if let Some(wanted) = &wanted
             && !aggregate.arguments.iter().all(is_safe)
         {
-            add_wanted(aggregate, accumulated, batch, wanted, groups, count)?;
+            add_filtered(aggregate, accumulated, batch, wanted, groups, count)?;
             continue;
         }
         let mut arguments = Vec::with_capacity(aggregate.arguments.len());
@@ -254,8 +254,8 @@ pub(crate) fn add_rows<'a>(
     Ok(())
 }
 
-/// Adds the wanted rows of a batch to the accumulator of an aggregate whose arguments may fail on the other rows.
-fn add_wanted(
+/// Adds the rows of a batch that satisfy the FILTER clause of an aggregate whose arguments may fail on other rows.
+fn add_filtered(
     aggregate: &Aggregate,
     accumulated: &mut Accumulated,
     batch: &RecordBatch,

@@ -13,6 +13,7 @@ use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::planning::value_range::ValueRange;
 
 /// The contribution of a chunk to a reduction, derived from statistics.
+#[derive(Clone, Copy)]
 pub(crate) enum ChunkContribution {
     /// No selected cell counts.
     Nothing,

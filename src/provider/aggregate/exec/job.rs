@@ -7,12 +7,12 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::reduce::{AxisGroups, Counts};
+use crate::grid::reduce::Counts;
 use crate::grid::{Selection, Window};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::chunk_order::Order;
 use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow, narrow_dynamically};
-use crate::provider::aggregate::plan::groups::Groups;
+use crate::provider::aggregate::plan::groups::{Groups, Products};
 use crate::provider::aggregate::plan::program::{Output, Presence, Program};
 use crate::provider::aggregate::plan::reductions::Reduced;
 use crate::provider::catalog::settings::options::ReadOptions;
@@ -290,12 +290,12 @@ impl Job {
 
     /// Returns the selected cells of a window of a grid, or those that a restriction keeps, as products of
     /// indices along the axes, and the base of their group indices.
-    fn products(
+    pub(super) fn products(
         &self,
         part: &GridJob,
         restriction: Option<usize>,
         window: &Window,
-    ) -> (Vec<Vec<AxisGroups>>, usize) {
+    ) -> (Products<'_>, usize) {
         let (selection, wanted) = (&part.part.selection, part.selection(restriction));
         let (axes, base) = self
             .groups
@@ -362,7 +362,7 @@ impl GridJob {
         self.order.as_ref().map_or(all, |_| ordinal + 1)
     }
 
-    /// Returns the windows of the chunks to read, if some are left out, otherwise that of the whole grid.
+    /// Returns the windows of the chunks that were not pruned; one window over the whole grid if none was.
     fn windows(&self) -> Box<dyn Iterator<Item = Result<Window>> + Send + '_> {
         let Some(kept) = &self.part.kept else {
             let axes = self.part.selection.axes().iter();

@@ -129,27 +129,15 @@ impl Job {
     /// Returns the selected cells of a chunk, and their groups.
     fn chunk_groups(&self, part: &GridJob, window: &Window) -> ChunkGroups {
         let selection = &part.part.selection;
-        let of_window = |restriction: Option<usize>| {
-            let wanted = part.selection(restriction);
-            let (axes, base) = self
-                .groups
-                .of_window(part.number, selection, wanted, window);
-            let filters = self.program.filters_of(restriction);
-            let products = match axes.iter().any(|axis| axis.selected.is_empty()) {
-                true => Vec::new(),
-                false => self
-                    .groups
-                    .products(part.number, window, axes.clone(), filters),
-            };
-            (axes, base, products)
-        };
-        let (axes, base, selected) = of_window(None);
-        let restricted = 0..part.restricted.len();
-        let restricted = restricted.map(|number| of_window(Some(number)).2);
+        let (axes, base) = self
+            .groups
+            .of_window(part.number, selection, selection, window);
+        let products = |restriction| self.products(part, restriction, window).0.collect();
+        let restricted = (0..part.restricted.len()).map(|number| products(Some(number)));
         ChunkGroups {
             base,
             axes,
-            selected,
+            selected: products(None),
             restricted: restricted.collect(),
         }
     }
@@ -277,26 +265,28 @@ impl Worker {
         }
         let mut all = Vec::with_capacity(part.reductions.len());
         for number in &part.reductions {
-            let known = match groups.products(plans[*number].restriction).as_slice() {
-                [] => None,
-                [axes] => match known(*number, &self.job, part, window, axes, groups.base)? {
-                    None => return Ok(false),
-                    known => known,
-                },
-                _ => {
-                    let axes = &groups.axes;
-                    match known(*number, &self.job, part, window, axes, groups.base)? {
-                        Some(ChunkContribution::Nothing) => None,
-                        _ => return Ok(false),
-                    }
+            let products = groups.products(plans[*number].restriction);
+            let axes = match products.as_slice() {
+                [] => {
+                    all.push(None);
+                    continue;
                 }
+                [axes] => axes,
+                _ => &groups.axes,
             };
-            all.push(known);
+            match known(*number, &self.job, part, window, axes, groups.base)? {
+                None => return Ok(false),
+                // The terms of `groups.axes` are without those of the pair.
+                Some(ChunkContribution::OfGroup { .. }) if products.len() > 1 => return Ok(false),
+                known => all.push(known),
+            }
         }
         let mut updated = 0;
         for (known, number) in all.into_iter().zip(&part.reductions) {
-            let counts = groups.counts(plans[*number].restriction);
-            for (known, cells) in known.into_iter().zip(counts) {
+            let Some(known) = known else {
+                continue;
+            };
+            for cells in groups.counts(plans[*number].restriction) {
                 updated += cells.groups();
                 self.found.reductions[*number].add_known(known, &cells);
             }

@@ -14,7 +14,7 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use crate::grid::reduce::AxisGroups;
 use crate::grid::{Cells, IndexSet, Selection, Window};
 use crate::provider::aggregate::plan::grid_classes::GridClasses;
-use crate::provider::aggregate::plan::row_numbers::{RowNumbers, evaluate_on};
+use crate::provider::aggregate::plan::group_keys::{GroupKeys, evaluate_on};
 use crate::provider::planning::dynamic::is_dynamic;
 use crate::provider::planning::mask::mask;
 use crate::provider::planning::product_mask::{SEGMENT, for_each_combination};
@@ -99,10 +99,10 @@ impl GroupPair {
         axes: [usize; 2],
         parts: &[GridSelection],
     ) -> Result<Option<Self>> {
-        let mut numbers = RowNumbers::default();
+        let mut keys = GroupKeys::default();
         let pair = AxisPair::try_new(axes, true, parts, |pairs| {
-            let groups = numbers.of_rows(evaluate_on(expressions, pairs)?)?;
-            if numbers.count() > MAX_PAIR_GROUPS {
+            let groups = keys.intern(evaluate_on(expressions, pairs)?)?;
+            if keys.count() > MAX_PAIR_GROUPS {
                 return resources_err!("there are more than {MAX_PAIR_GROUPS} groups");
             }
             Ok(groups)
@@ -112,8 +112,8 @@ impl GroupPair {
         };
         Ok(Some(Self {
             pair,
-            count: numbers.count(),
-            values: numbers.values()?,
+            count: keys.count(),
+            values: keys.values()?,
         }))
     }
 }
@@ -173,7 +173,7 @@ impl AxisPair {
             for axis in axes {
                 part.grid.axes()[axis].coordinates()?;
             }
-            // The plan below evaluates the expressions row by row, and reports the error if they fail there.
+            // DataFusion's own plan evaluates the expressions row by row, and reports the error if they fail there.
             let Ok(groups) = PairGroups::try_new(axes, part, &mut groups_of) else {
                 return Ok(None);
             };
@@ -192,9 +192,9 @@ impl AxisPair {
         }))
     }
 
-    /// Splits the cells of a window of a grid, a product of indices along the axes, into products of
-    /// which each has the same group indices at all its indices along the first axis. The group index is
-    /// added to the term along the second axis. Rejected cells are left out.
+    /// Splits the cells of a window of a grid, a product of indices along the axes, by lines. Each result has
+    /// the indices along the first axis that share a line, and those along the second axis that the line does
+    /// not reject. The group indices of the line are added to the terms of the second axis.
     pub fn split(
         &self,
         grid: usize,
@@ -205,45 +205,46 @@ impl AxisPair {
             return Vec::new();
         };
         let [first, second] = self.axes;
-        let (ahead, behind) = (&product[first], &product[second]);
+        let (along_first, along_second) = (&product[first], &product[second]);
         let length = pairs.line_length();
         let start = window.ranges()[first].start;
         let mut by_line: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
-        for (rank, index) in ahead.selected.ranges().flatten().enumerate() {
+        for (rank, index) in along_first.selected.ranges().flatten().enumerate() {
             let line = pairs.line_of[pairs.selected[0].rank(start + index) as usize];
             by_line.entry(line).or_default().push((rank, index));
         }
         let start = window.ranges()[second].start;
-        let along = behind.selected.ranges().flatten();
-        let along = along.map(|index| (index, pairs.selected[1].rank(start + index) as usize));
-        let along: Vec<(u64, usize)> = along.collect();
+        let second_indices = along_second.selected.ranges().flatten();
+        let second_indices =
+            second_indices.map(|index| (index, pairs.selected[1].rank(start + index) as usize));
+        let second_indices: Vec<(u64, usize)> = second_indices.collect();
         let split = by_line.into_iter().filter_map(|(line, indices)| {
             let groups = &pairs.lines[line as usize * length..][..length];
-            let counted = along.iter().enumerate();
+            let counted = second_indices.iter().enumerate();
             let counted = counted.filter(|(_, (_, rank))| groups[*rank] != REJECTED);
             let ranges = counted.clone().map(|(_, (index, _))| *index..index + 1);
-            let selected = IndexSet::from_ranges(behind.selected.length(), ranges);
+            let selected = IndexSet::from_ranges(along_second.selected.length(), ranges);
             if selected.is_empty() {
                 return None;
             }
             let term = |(own, (_, rank)): (usize, &(u64, usize))| {
-                let before = behind.terms.as_ref().map_or(0, |terms| terms[own]);
+                let before = along_second.terms.as_ref().map_or(0, |terms| terms[own]);
                 before + groups[*rank] as usize
             };
-            let has_terms = self.is_grouped || behind.terms.is_some();
+            let has_terms = self.is_grouped || along_second.terms.is_some();
             let terms = has_terms.then(|| counted.map(term).collect());
-            let behind = AxisGroups { selected, terms };
+            let of_second = AxisGroups { selected, terms };
             let ranges = indices.iter().map(|(_, index)| *index..index + 1);
-            let ahead = AxisGroups {
-                selected: IndexSet::from_ranges(ahead.selected.length(), ranges),
-                terms: ahead.terms.as_ref().map(|terms| {
+            let of_first = AxisGroups {
+                selected: IndexSet::from_ranges(along_first.selected.length(), ranges),
+                terms: along_first.terms.as_ref().map(|terms| {
                     let terms = indices.iter().map(|(rank, _)| terms[*rank]);
                     terms.collect()
                 }),
             };
             let axes = product.iter().enumerate().map(|(axis, groups)| match axis {
-                axis if axis == first => ahead.clone(),
-                axis if axis == second => behind.clone(),
+                axis if axis == first => of_first.clone(),
+                axis if axis == second => of_second.clone(),
                 _ => groups.clone(),
             });
             Some(axes.collect())

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::grid::{Monotonicity, Selection};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
-use crate::provider::aggregate::plan::row_numbers::{RowNumbers, evaluate_on};
+use crate::provider::aggregate::plan::group_keys::{GroupKeys, evaluate_on};
 use crate::provider::source::GridSelection;
 
 /// The groups along one axis. The file column is treated as an axis of length 1.
@@ -79,15 +79,15 @@ impl GroupAxis {
             axis.ordinals.push(Ordinals::Ranks);
             return Ok(axis);
         }
-        let mut numbers = RowNumbers::default();
+        let mut keys = GroupKeys::default();
         for first in &axis.classes.firsts {
             let along = SelectedCoordinates::of(parts[*first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             let values = evaluate(expressions, along.name, coordinates)?;
-            axis.ordinals.push(Ordinals::Of(numbers.of_rows(values)?));
+            axis.ordinals.push(Ordinals::Of(keys.intern(values)?));
         }
-        axis.count = numbers.count();
-        axis.values = numbers.values()?;
+        axis.count = keys.count();
+        axis.values = keys.values()?;
         Ok(axis)
     }
 

@@ -43,6 +43,9 @@ pub(crate) struct Groups {
     columns: Vec<(usize, usize)>,
 }
 
+/// Cells as disjoint products of indices along the axes, none of which is empty.
+pub(crate) type Products<'a> = Box<dyn Iterator<Item = Vec<AxisGroups>> + Send + 'a>;
+
 impl Groups {
     /// Computes the groups of these expressions, each over one of `columns`, from the selected
     /// coordinates of all grids.
@@ -165,12 +168,13 @@ impl Groups {
         window: &Window,
         axes: Vec<AxisGroups>,
         filters: impl Iterator<Item = &'a AxisPair>,
-    ) -> Vec<Vec<AxisGroups>> {
+    ) -> Products<'a> {
+        let has_cells = axes.iter().all(|axis| !axis.selected.is_empty());
+        let all: Products = Box::new(has_cells.then_some(axes).into_iter());
         let pairs = self.pair().into_iter().chain(filters);
-        pairs.fold(vec![axes], |products, pair| {
-            let products = products.iter();
-            let split = products.flat_map(|axes| pair.split(part, window, axes));
-            split.collect()
+        pairs.fold(all, |products, pair| {
+            let window = window.clone();
+            Box::new(products.flat_map(move |axes| pair.split(part, &window, &axes)))
         })
     }
 
@@ -181,7 +185,7 @@ impl Groups {
     /// Fails if a chunk is not found, or if a count exceeds `i64::MAX`.
     pub async fn cells_of_products(
         &self,
-        cells: impl Iterator<Item = Result<(Vec<Vec<AxisGroups>>, usize)>>,
+        cells: impl Iterator<Item = Result<(Products<'_>, usize)>>,
     ) -> Result<Counts> {
         let mut counts = vec![0u64; self.count];
         for products in cells {

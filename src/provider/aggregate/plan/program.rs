@@ -87,7 +87,7 @@ pub(crate) struct Program {
     pub attributes: Vec<usize>,
     /// The conjuncts of the predicate that are solved on the axes.
     pub on_axes: Vec<Arc<dyn PhysicalExpr>>,
-    /// The conjuncts of the predicate that are solved on pairs of axes.
+    /// The conjuncts of the predicate that are solved on the pairs of coordinates.
     pub on_pairs: Vec<Arc<dyn PhysicalExpr>>,
     /// The conjuncts of the predicate and of FILTER clauses over two dimensions. Those that are solved are all
     /// over the same two.
@@ -229,13 +229,13 @@ impl Program {
             .chain(&self.predicate)
     }
 
-    /// Returns `true` if a conjunct was solved on a pair of axes.
+    /// Returns `true` if a conjunct was solved on pairs of coordinates.
     pub fn is_on_pair(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
         let mut filters = self.pair_filters.iter();
         filters.any(|filter| &filter.conjunct == conjunct && filter.pair.is_some())
     }
 
-    /// Solves a conjunct on a pair of axes. Returns `false` if that is not possible.
+    /// Solves a conjunct on pairs of coordinates. Returns `false` if that is not possible.
     fn solve_on_pair(&mut self, conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
         let mut known = self.pair_filters.iter();
         if !known.any(|filter| &filter.conjunct == conjunct) {
@@ -262,7 +262,7 @@ impl Program {
         groups.chain(filters.map(|pair| pair.axes)).next()
     }
 
-    /// Returns the pairs of axes that the predicate and, if given, a restriction are solved on.
+    /// Returns the solved conjuncts over two dimensions of the predicate and, if given, of a restriction.
     pub fn filters_of(&self, restriction: Option<usize>) -> impl Iterator<Item = &AxisPair> {
         let restriction = restriction.map(|number| &self.restrictions[number]);
         let filters = self.pair_filters.iter().filter(move |filter| {

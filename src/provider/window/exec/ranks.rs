@@ -19,8 +19,9 @@ use crate::provider::window::plan::spec::{RankFunction, SeriesRank};
 pub(super) struct Ranks {
     rank: SeriesRank,
     lanes: usize,
-    /// For each plane, one number per series; empty until all planes were read.
-    numbers: Vec<u32>,
+    /// The rank of each cell, plane by plane, before it is scaled for `percent_rank`, `cume_dist` and `ntile`;
+    /// empty until all planes are in memory.
+    ranks: Vec<u32>,
     /// For each plane, the number of planes of its partition.
     sizes: Vec<u32>,
 }
@@ -37,33 +38,33 @@ impl Ranks {
         Self {
             rank: rank.clone(),
             lanes,
-            numbers: Vec::new(),
+            ranks: Vec::new(),
             sizes,
         }
     }
 
     /// Returns the results of some planes. All planes of the tile must be in memory the first time.
     pub fn of_planes(&mut self, planes: Range<usize>, ring: &PlaneRing) -> Result<ArrayRef> {
-        if self.numbers.is_empty() {
-            self.numbers = vec![0; self.sizes.len() * self.lanes];
+        if self.ranks.is_empty() {
+            self.ranks = vec![0; self.sizes.len() * self.lanes];
             let numbers = ring.plane(0, self.rank.plane).cells;
             with_numbers!(numbers, numbers => self.sort(numbers, ring));
         }
         let rows = planes.clone().flat_map(|plane| {
-            let numbers = &self.numbers[plane * self.lanes..][..self.lanes];
+            let numbers = &self.ranks[plane * self.lanes..][..self.lanes];
             let size = self.sizes[plane];
             numbers.iter().map(move |number| (*number, size))
         });
-        let share = |(number, size): (u32, u32)| f64::from(number) / f64::from(size.max(1));
+        let fraction = |(number, size): (u32, u32)| f64::from(number) / f64::from(size.max(1));
         Ok(match self.rank.function {
             RankFunction::RowNumber | RankFunction::Rank | RankFunction::DenseRank => Arc::new(
                 UInt64Array::from_iter_values(rows.map(|(number, _)| number.into())),
             ),
             RankFunction::PercentRank => Arc::new(Float64Array::from_iter_values(
-                rows.map(|(number, size)| share((number - 1, size - 1))),
+                rows.map(|(number, size)| fraction((number - 1, size - 1))),
             )),
             RankFunction::CumulativeDistribution => {
-                Arc::new(Float64Array::from_iter_values(rows.map(share)))
+                Arc::new(Float64Array::from_iter_values(rows.map(fraction)))
             }
             RankFunction::Tile(tiles) => {
                 Arc::new(UInt64Array::from_iter_values(rows.map(|(number, size)| {
@@ -73,7 +74,7 @@ impl Ranks {
         })
     }
 
-    /// Computes the numbers of all planes. The cells have the type of `_like`.
+    /// Computes the ranks of all planes. The cells have the type of `_like`.
     fn sort<T: ArrowPrimitiveType>(&mut self, _like: &PrimitiveArray<T>, ring: &PlaneRing)
     where
         T::Native: Keyed,
@@ -128,15 +129,15 @@ impl Ranks {
                         true => sorted.extend(nulls.chain(keys)),
                         false => sorted.extend(keys.chain(nulls)),
                     }
-                    self.number(planes, start + lane, &sorted);
+                    self.rank_cells(planes, start + lane, &sorted);
                 }
             }
         }
     }
 
-    /// Numbers the sorted cells of one series in a partition. `sorted` has the key and the index of each
-    /// cell, an index into `planes`.
-    fn number(&mut self, planes: &[u32], lane: usize, sorted: &[(Option<i64>, u32)]) {
+    /// Ranks the sorted cells of one series in a partition. `sorted` has the key of each cell and its index into
+    /// `planes`.
+    fn rank_cells(&mut self, planes: &[u32], lane: usize, sorted: &[(Option<i64>, u32)]) {
         let (function, has_peers) = (self.rank.function, self.rank.has_peers);
         let mut before = 0;
         let peers = sorted.chunk_by(|one, other| has_peers && one.0 == other.0);
@@ -144,7 +145,7 @@ impl Ranks {
             let end = before + peers.len() as u32;
             for ((_, index), row) in peers.iter().zip(before + 1..) {
                 let plane = planes[*index as usize] as usize;
-                self.numbers[plane * self.lanes + lane] = match function {
+                self.ranks[plane * self.lanes + lane] = match function {
                     RankFunction::RowNumber | RankFunction::Tile(_) => row,
                     RankFunction::Rank | RankFunction::PercentRank => before + 1,
                     RankFunction::DenseRank => dense,
@@ -159,11 +160,11 @@ impl Ranks {
 /// Returns the number of the tile of a row, from 1, if `rows` rows are divided into `tiles` tiles. The first
 /// tiles have one row more than the last ones if the rows do not divide evenly.
 fn tile(row: u64, rows: u64, tiles: u64) -> u64 {
-    let (least, longer) = (rows / tiles, rows % tiles);
-    let in_longer = longer * (least + 1);
+    let (shorter, longer) = (rows / tiles, rows % tiles);
+    let in_longer = longer * (shorter + 1);
     match row < in_longer {
-        true => row / (least + 1) + 1,
-        false => longer + (row - in_longer) / least.max(1) + 1,
+        true => row / (shorter + 1) + 1,
+        false => longer + (row - in_longer) / shorter.max(1) + 1,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::provider::window::plan::spec::{SeriesRank, WindowSpec, width};
 use crate::provider::window::plan::tiles::TileJob;
 
 /// Returns the rows of one partition. The stream yields to the scheduler after every bounded amount of
-/// work.
+/// work, and after ranking the cells of a tile.
 pub(in crate::provider::window) fn rows(
     spec: Arc<WindowSpec>,
     partition: usize,

@@ -50,12 +50,10 @@ impl PlaneNeeds {
                 continue;
             }
             if let OutputColumn::Rank(rank) = output {
-                // The output holds the ranks of all planes.
+                // The output holds the ranks of all planes, so the axis is not divided.
                 let all = 0..rank.count() as u32;
-                for index in [range.start, range.end.saturating_sub(1)] {
-                    depends(index, &all);
-                }
                 if !range.is_empty() {
+                    depends(first, &all);
                     need(first, all);
                 }
                 continue;

@@ -178,7 +178,7 @@ pub(in crate::provider::window) enum RankFunction {
     DenseRank,
     /// `percent_rank`: the rank from 0 to 1.
     PercentRank,
-    /// `cume_dist`: the share of cells up to the last one with the same value.
+    /// `cume_dist`: the fraction of cells up to the last one with the same value.
     CumulativeDistribution,
     /// `ntile` with this number of tiles.
     Tile(u64),

@@ -1,4 +1,4 @@
-//! Numbers the distinct combinations of values of grouping expressions.
+//! Assigns a group index to each distinct combination of values of grouping expressions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use datafusion::common::utils::normalize_float_zero;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-/// Numbers the distinct rows of some columns in the order in which they are first seen.
+/// The distinct combinations of values of some columns, in the order in which they are first seen.
 #[derive(Default)]
-pub(crate) struct RowNumbers {
+pub(crate) struct GroupKeys {
     converter: Option<RowConverter>,
     known: HashMap<Box<[u8]>, u32>,
     /// For each batch with new rows, the values of the new rows.
     new: Vec<Vec<ArrayRef>>,
 }
 
-impl RowNumbers {
-    /// Returns the number of each row of these columns.
+impl GroupKeys {
+    /// Returns the group index of each row of these columns.
     ///
     /// # Errors
     /// Fails if a column has a type that cannot be grouped by.
-    pub fn of_rows(&mut self, columns: Vec<ArrayRef>) -> Result<Vec<u32>> {
+    pub fn intern(&mut self, columns: Vec<ArrayRef>) -> Result<Vec<u32>> {
         // GROUP BY takes both zeros as equal.
         let columns: Vec<ArrayRef> = columns.iter().map(normalize_float_zero).collect();
         let converter = match &mut self.converter {
@@ -38,16 +38,16 @@ impl RowNumbers {
             }
         };
         let rows = converter.convert_columns(&columns)?;
-        let mut numbers: Vec<u32> = Vec::with_capacity(rows.num_rows());
+        let mut indices: Vec<u32> = Vec::with_capacity(rows.num_rows());
         let mut new = Vec::new();
         for row in 0..rows.num_rows() {
             // Neighbouring rows are often equal, which saves the hash lookup.
-            let same = numbers
+            let same = indices
                 .last()
                 .copied()
                 .filter(|_| rows.row(row) == rows.row(row - 1));
             let found = same.or_else(|| self.known.get(rows.row(row).as_ref()).copied());
-            numbers.push(found.unwrap_or_else(|| {
+            indices.push(found.unwrap_or_else(|| {
                 let next = self.known.len() as u32;
                 self.known.insert(rows.row(row).as_ref().into(), next);
                 new.push(row as u64);
@@ -59,7 +59,7 @@ impl RowNumbers {
             let columns = columns.iter().map(|column| take(column, &new, None));
             self.new.push(columns.collect::<Result<_, _>>()?);
         }
-        Ok(numbers)
+        Ok(indices)
     }
 
     /// Returns the number of distinct rows.
@@ -67,7 +67,7 @@ impl RowNumbers {
         self.known.len()
     }
 
-    /// Returns the values of the distinct rows, in the order of their numbers; no columns if there are
+    /// Returns the values of the distinct rows, in the order of their group indices; no columns if there are
     /// none.
     pub fn values(&self) -> Result<Vec<ArrayRef>> {
         let columns = 0..self.new.first().map_or(0, Vec::len);
