@@ -194,7 +194,8 @@ pub async fn convert(
     }
     let directory = output.parent();
     let directory = directory.filter(|path| !path.as_os_str().is_empty() && !path.is_dir());
-    if let Some(directory) = directory {
+    // Files of rows are written into new directories.
+    if let Some(directory) = directory.filter(|_| target.is_array()) {
         return plan_err!(
             "{}: directory {} does not exist",
             output.display(),

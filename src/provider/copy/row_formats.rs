@@ -164,6 +164,24 @@ impl RowFormat {
         }
     }
 
+    /// Checks the footer of a Parquet file, on whose damage DataFusion's reader panics.
+    #[cfg_attr(
+        not(feature = "parquet"),
+        allow(clippy::unused_async, unused_variables)
+    )]
+    async fn check_footer(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        object: &ObjectMeta,
+    ) -> Result<()> {
+        #[cfg(feature = "parquet")]
+        if self.parquet.is_some() {
+            check_footers(state, store, std::slice::from_ref(object)).await?;
+        }
+        Ok(())
+    }
+
     /// Infers the schema of a table of files.
     async fn schema_of(
         &self,
@@ -292,6 +310,7 @@ impl FileFormat for RowFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
+        self.check_footer(state, store, object).await?;
         self.inner
             .infer_stats(state, store, table_schema, object)
             .await
@@ -316,6 +335,7 @@ impl FileFormat for RowFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<FileMeta> {
+        self.check_footer(state, store, object).await?;
         self.inner
             .infer_stats_and_ordering(state, store, table_schema, object)
             .await

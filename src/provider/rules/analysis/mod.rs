@@ -12,7 +12,6 @@ mod repeated_sort_keys;
 mod rewrites;
 mod similar_patterns;
 mod unordered_casts;
-mod unsigned_values;
 mod written_times;
 
 pub(crate) use bounded_functions::BoundedFunctions;
@@ -27,7 +26,6 @@ use durations::ComparedDurations;
 use fixed_sizes::FixedSizes;
 use similar_patterns::SimilarPatterns;
 use unordered_casts::UnorderedCasts;
-use unsigned_values::UnsignedValues;
 use written_times::WrittenTimes;
 
 use datafusion::logical_expr::expr::InList;

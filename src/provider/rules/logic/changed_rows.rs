@@ -57,6 +57,11 @@ fn read_change(write: &DmlStatement) -> Result<Change> {
             rows = projection.input.as_ref();
             read_assignments(write, projection)?
         }
+        (WriteOp::Update, _) => {
+            return not_impl_err!(
+                "UPDATE changes the rows of one table in memory; found no values of its columns"
+            );
+        }
         _ => Vec::new(),
     };
     let mut condition = None;

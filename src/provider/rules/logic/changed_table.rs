@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::ExecutionPlan;
@@ -45,10 +46,11 @@ impl ChangedTable {
 
     /// Returns the condition as filters. They are empty only if the statement has no WHERE.
     fn filters(&self, simplifier: &ExprSimplifier) -> Result<Vec<Expr>> {
-        let condition = self.change.condition.iter();
-        condition
-            .map(|condition| simplifier.simplify(condition.clone()))
-            .collect()
+        let Some(condition) = self.change.condition.clone() else {
+            return Ok(Vec::new());
+        };
+        // A condition that is always true stays as one filter.
+        Ok(split_conjunction_owned(simplifier.simplify(condition)?))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) const KEY: &str = "__sort_key_";
 /// ```
 ///
 /// The other keys stay as they are, so that windows along an axis have the same input: columns, constants, dimensions of arrays, and
-/// expressions that DataFusion finds. Keys of ORDER BY that compare or negate the result of an expression are computed likewise.
+/// expressions whose order DataFusion can derive. Keys of ORDER BY that compare or negate the result of an expression are computed likewise.
 ///
 /// If a filter equates a key or a part of it with another expression, such as in `WHERE y % 2 = 1`, DataFusion 55 may substitute
 /// one for the other inside the sort expression, and then no longer finds the key.
@@ -139,7 +139,7 @@ fn has_keys(input: &LogicalPlan) -> bool {
 /// Returns `true` if DataFusion may fail to derive the range of an expression: it compares or negates the result of another, whose
 /// range may have no type.
 fn is_without_range(expression: &Expr) -> bool {
-    let has_operands = |part: &Expr| {
+    let lacks_range = |part: &Expr| {
         Ok(match part {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let is_comparison = matches!(
@@ -155,7 +155,7 @@ fn is_without_range(expression: &Expr) -> bool {
             _ => false,
         })
     };
-    expression.exists(has_operands).unwrap_or(true)
+    expression.exists(lacks_range).unwrap_or(true)
 }
 
 /// Returns `true` for columns, constants and casts of them.
@@ -167,23 +167,15 @@ fn has_type(operand: &Expr) -> bool {
     }
 }
 
-/// Returns `true` if a filter or a join below may equate expressions.
+/// Returns `true` if a filter or a join below may equate expressions, as `NOT (x <> y)` and `BETWEEN y AND y` do, too.
 fn has_equalities(input: &LogicalPlan) -> bool {
-    let equates = |part: &Expr| {
-        let is_equality = |op| matches!(op, Operator::Eq | Operator::IsNotDistinctFrom);
-        Ok(match part {
-            Expr::BinaryExpr(BinaryExpr { op, .. }) => is_equality(*op),
-            Expr::InList(_) => true,
-            _ => false,
-        })
+    let equates = |node: &LogicalPlan| {
+        Ok(matches!(
+            node,
+            LogicalPlan::Filter(_) | LogicalPlan::Join(_)
+        ))
     };
-    input
-        .exists(|node| match node {
-            LogicalPlan::Filter(filter) => filter.predicate.exists(equates),
-            LogicalPlan::Join(_) => Ok(true),
-            _ => Ok(false),
-        })
-        .unwrap_or(true)
+    input.exists(equates).unwrap_or(true)
 }
 
 fn columns(plan: &LogicalPlan) -> impl Iterator<Item = Expr> {
@@ -198,15 +190,15 @@ fn name_of(key: usize) -> String {
 struct Keys<'a> {
     input: &'a Arc<LogicalPlan>,
     /// `true` if all expressions are computed.
-    takes_all: bool,
+    computes_all: bool,
     computed: Vec<Expr>,
 }
 
 impl<'a> Keys<'a> {
-    fn over(input: &'a Arc<LogicalPlan>, takes_all: bool) -> Self {
+    fn over(input: &'a Arc<LogicalPlan>, computes_all: bool) -> Self {
         Self {
             input,
-            takes_all,
+            computes_all,
             computed: Vec::new(),
         }
     }
@@ -226,7 +218,7 @@ impl<'a> Keys<'a> {
         if is_column || is_constant || key.contains_outer() {
             return;
         }
-        if self.takes_all || is_without_range(key) {
+        if self.computes_all || is_without_range(key) {
             *key = self.column_of(key.clone());
         }
     }

@@ -9,6 +9,32 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit};
 
 use crate::provider::aggregate::plan::conditional::{TOTAL, is_safe_cast};
 
+/// Functions that do not fail on any value of their arguments.
+const NEVER_FAIL: [&str; 22] = [
+    "coalesce",
+    "contains",
+    "date_part",
+    "date_trunc",
+    "day",
+    "dayofyear",
+    "ends_with",
+    "greatest",
+    "hour",
+    "least",
+    "lower",
+    "minute",
+    "month",
+    "nullif",
+    "nvl",
+    "season",
+    "second",
+    "starts_with",
+    "strpos",
+    "trim",
+    "upper",
+    "year",
+];
+
 /// Keeps CASE with a boolean result from being simplified to AND and OR, if a branch may fail:
 ///
 /// ```text
@@ -17,7 +43,7 @@ use crate::provider::aggregate::plan::conditional::{TOTAL, is_safe_cast};
 ///  here              CASE true WHEN x <> 0 THEN 100 / x > 3 ELSE true END
 /// ```
 ///
-/// DataFusion 55 evaluates the operands of AND and OR on all rows, but a branch of CASE only on its own.
+/// DataFusion 55 evaluates the operands of AND and OR on all rows, but a branch of CASE only on the rows that reach it.
 #[derive(Debug)]
 pub(crate) struct GuardedBranches;
 
@@ -35,9 +61,9 @@ impl FunctionRewrite for GuardedBranches {
         let Expr::Case(mut case) = expr else {
             return Ok(Transformed::no(expr));
         };
-        let result = case.when_then_expr.first().map(|(_, then)| then);
-        let is_boolean =
-            result.is_some_and(|then| matches!(then.get_type(schema), Ok(DataType::Boolean)));
+        let results = case.when_then_expr.iter().map(|(_, then)| then);
+        let mut results = results.chain(&case.else_expr);
+        let is_boolean = results.any(|then| matches!(then.get_type(schema), Ok(DataType::Boolean)));
         // The first condition is evaluated on all rows.
         let later = case.when_then_expr.iter().skip(1).map(|(when, _)| when);
         let results = case.when_then_expr.iter().map(|(_, then)| then);
@@ -68,7 +94,9 @@ fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
                 !is_safe_cast(&from, cast.field.data_type())
             }
             Expr::ScalarFunction(function) => {
-                !TOTAL.contains(&function.name()) || !function.args.iter().all(is_floating)
+                let is_total = TOTAL.contains(&function.name());
+                !(NEVER_FAIL.contains(&function.name())
+                    || (is_total && function.args.iter().all(is_floating)))
             }
             _ => false,
         })

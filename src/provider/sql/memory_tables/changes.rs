@@ -153,6 +153,7 @@ impl DataSink for MemoryChange {
                     _ => self.apply(batch, &changed)?,
                 };
                 count += rows as u64;
+                tokio::task::yield_now().await;
                 if batch.num_rows() > 0 {
                     counter.count_batch(&batch);
                     result.push(batch);

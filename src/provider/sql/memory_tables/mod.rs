@@ -222,8 +222,14 @@ impl DataSink for MemorySink {
         let batches = added.collect(rows).await?;
         self.check(&batches)?;
         let count = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
-        for (batch, partition) in batches.into_iter().zip(self.partitions.iter().cycle()) {
-            partition.write().await.push(batch);
+        // All locks are held until the memory is accounted for, as by the other changes of rows.
+        let mut partitions = Vec::with_capacity(self.partitions.len());
+        for partition in &self.partitions {
+            partitions.push(partition.write().await);
+        }
+        let all = partitions.len().max(1);
+        for (number, batch) in batches.into_iter().enumerate() {
+            partitions[number % all].push(batch);
         }
         self.memory.grow(added.memory.free());
         Ok(count as u64)
@@ -290,7 +296,7 @@ impl Reserved {
             let others = self.pool.reserved().saturating_sub(self.memory.size());
             resources_datafusion_err!(
                 "the rows of a table are kept in memory, and {} or more bytes of new rows do not fit in the memory {limit}, \
-                 of which tables and queries hold {others}; write a file with COPY instead, create a view, drop \
+                 of which tables and queries hold {others} bytes; write a file with COPY instead, create a view, drop \
                  other tables, or raise the memory limit",
                 counter.memory_usage()
             )
