@@ -55,6 +55,16 @@ pub(in crate::provider) fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
 }
 
+/// Returns `true` for errors of this crate and of stores, which name the file.
+pub(in crate::provider) fn names_file(error: &DataFusionError) -> bool {
+    let is_ours = match error.find_root() {
+        DataFusionError::External(error) => error.is::<Error>(),
+        DataFusionError::Plan(_) => true,
+        _ => false,
+    };
+    is_ours || store_error(error).is_some()
+}
+
 /// Returns the error of a store that is the cause of another error.
 pub(in crate::provider) fn store_error(error: &DataFusionError) -> Option<&StoreError> {
     let mut cause = error.source();

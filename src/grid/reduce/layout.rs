@@ -4,12 +4,15 @@
 //! combined, is the *line*, which is read cell by cell. The other axes split into *bases*, each
 //! with its own groups, and *rows*: lines that are added to the groups of the same base.
 
+mod axis_terms;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::grid::index_set::IndexSet;
 use crate::grid::reduce::kernel_input::{Base, STREAMS};
+use axis_terms::AxisTerms;
 
 /// The term of an index that is not selected.
 pub const NO_GROUP: usize = usize::MAX;
@@ -69,17 +72,6 @@ pub(crate) enum Target {
     /// Each cell goes to the group of the base plus its own term, or is ignored if the term is
     /// [`NO_GROUP`].
     Scattered(Vec<usize>),
-}
-
-/// The terms along an axis.
-#[derive(Debug, Clone)]
-enum AxisTerms {
-    /// All indices have this term.
-    Same(usize),
-    /// The term of index 0 and the difference between consecutive terms.
-    Steps(usize, usize),
-    /// One term per index, [`NO_GROUP`] if the index is not selected.
-    Any(Vec<usize>),
 }
 
 #[derive(Debug, Clone)]
@@ -260,61 +252,6 @@ impl LayoutAxis {
             selected: self.selected.iter().map(scale).collect(),
             terms,
         })
-    }
-}
-
-impl AxisTerms {
-    /// Classifies the terms of the selected indices of an axis of this extent.
-    fn new(terms: &[usize], selected: &[Range<usize>], extent: usize) -> Self {
-        let positions = || {
-            selected
-                .iter()
-                .cloned()
-                .flatten()
-                .zip(terms.iter().copied())
-        };
-        let mut rest = positions();
-        let Some((first, term)) = rest.next() else {
-            return Self::Same(0);
-        };
-        let Some((second, next)) = rest.next() else {
-            return Self::Same(term);
-        };
-        if terms.iter().all(|other| *other == term) {
-            return Self::Same(term);
-        }
-        let is_step = |position: usize, found: usize, step: usize| {
-            step.checked_mul(position - first)
-                .and_then(|ahead| ahead.checked_add(term))
-                == Some(found)
-        };
-        if let Some(ahead) = next.checked_sub(term)
-            && ahead.is_multiple_of(second - first)
-        {
-            let step = ahead / (second - first);
-            let origin = step
-                .checked_mul(first)
-                .and_then(|before| term.checked_sub(before));
-            if let Some(origin) = origin
-                && step > 0
-                && rest.all(|(position, found)| is_step(position, found, step))
-            {
-                return Self::Steps(origin, step);
-            }
-        }
-        let mut any = vec![NO_GROUP; extent];
-        for (position, term) in positions() {
-            any[position] = term;
-        }
-        Self::Any(any)
-    }
-
-    fn at(&self, position: usize) -> usize {
-        match self {
-            Self::Same(term) => *term,
-            Self::Steps(first, step) => first + position * step,
-            Self::Any(terms) => terms[position],
-        }
     }
 }
 

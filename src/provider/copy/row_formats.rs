@@ -36,7 +36,7 @@ use crate::provider::copy::csv_headers::check_headers;
 use crate::provider::copy::json_arrays::{JsonArraySource, array_format};
 use crate::provider::copy::row_paths::{CopyPaths, is_directory};
 use crate::provider::copy::stored_types::{cast_rows, check_storable, stored_schema};
-use crate::provider::error::{describe, invalid_file, store_error};
+use crate::provider::error::{describe, invalid_file, names_file};
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::{ParquetColumns, check_footers};
 #[cfg(feature = "remote")]
@@ -258,15 +258,6 @@ impl RowFormat {
         let _ = (input, conf);
         Arc::clone(&self.inner)
     }
-}
-
-/// Returns `true` for errors of this crate and of stores, which name the file.
-fn names_file(error: &DataFusionError) -> bool {
-    let is_ours = match error.find_root() {
-        DataFusionError::External(error) => error.is::<Error>(),
-        _ => false,
-    };
-    is_ours || store_error(error).is_some()
 }
 
 /// Returns the columns of a table in the Parquet format of a [`RowFormatFactory`].
