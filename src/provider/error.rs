@@ -50,7 +50,7 @@ fn relative(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Returns bytes of a file as messages show them.
+/// Returns bytes of a file escaped, in quotes.
 pub(in crate::provider) fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
 }

@@ -35,15 +35,15 @@ pub(in crate::provider) async fn check_footers(
             checks.push(check(store, file));
         }
     }
-    let most = state.config_options().execution.meta_fetch_concurrency;
-    let checks = stream::iter(checks).buffer_unordered(most.into());
+    let limit = state.config_options().execution.meta_fetch_concurrency;
+    let checks = stream::iter(checks).buffer_unordered(limit.into());
     checks.try_collect().await
 }
 
 async fn check(store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<()> {
     let size = file.size;
     let invalid = |text: String| -> Result<()> { Err(invalid_file(&file.location, text).into()) };
-    let Some(most) = size.checked_sub(FRAME) else {
+    let Some(max_length) = size.checked_sub(FRAME) else {
         return invalid(format!(
             "not a Parquet file, or truncated: the file has {size} bytes, expected at least {FRAME}"
         ));
@@ -52,7 +52,7 @@ async fn check(store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<()> {
     match tail.split_first_chunk() {
         Some((length, magic)) if MAGIC.contains(&magic) => {
             let length = u32::from_le_bytes(*length);
-            match u64::from(length) <= most {
+            match u64::from(length) <= max_length {
                 true => Ok(()),
                 false => invalid(format!(
                     "a damaged Parquet file: its footer has {length} bytes, in a file of {size} bytes"

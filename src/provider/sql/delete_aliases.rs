@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::provider::sql::walk::{walk_mut, walk_statement_mut};
 
-/// Qualifies the columns in the condition of a DELETE with the name of the table instead of its alias.
+/// Qualifies the columns in the predicate of a DELETE with the name of the table instead of its alias.
 pub(crate) fn resolve(statement: &mut Statement) {
     let _ = walk_statement_mut(statement, &mut Deletes);
 }
@@ -29,7 +29,7 @@ impl VisitorMut for Deletes {
 
 fn resolve_alias(delete: &mut Delete) {
     let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
-    let ([table], Some(condition)) = (tables.as_slice(), &mut delete.selection) else {
+    let ([table], Some(predicate)) = (tables.as_slice(), &mut delete.selection) else {
         return;
     };
     let TableFactor::Table {
@@ -45,7 +45,7 @@ fn resolve_alias(delete: &mut Delete) {
         return;
     };
     let alias = normalized(&alias.name);
-    let _ = walk_mut(condition, &mut Qualifiers { alias, table });
+    let _ = walk_mut(predicate, &mut Qualifiers { alias, table });
 }
 
 /// Replaces an alias by the name of its table.

@@ -113,7 +113,7 @@ pub(crate) fn paths(attributes: &BTreeMap<String, String>) -> Vec<String> {
     paths.filter(|path| known.insert(path.clone())).collect()
 }
 
-/// Returns a path without the parts that lead nowhere, as in `./0` and `0/`.
+/// Returns a path without empty and `.` components, as in `./0` and `0/`.
 fn normalized(path: &str) -> String {
     let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.collect::<Vec<_>>().join("/")

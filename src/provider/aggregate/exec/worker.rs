@@ -166,16 +166,16 @@ struct ChunkGroups {
     /// The terms along each axis, without those of the pair.
     axes: Vec<AxisGroups>,
     /// The cells to reduce.
-    selected: Products,
+    selected: ChunkProducts,
     /// For each restriction of the program, the cells that it keeps.
-    restricted: Vec<Products>,
+    restricted: Vec<ChunkProducts>,
 }
 
 /// Cells of a chunk as disjoint products of indices along the axes, none of which is empty.
-type Products = Vec<Vec<AxisGroups>>;
+type ChunkProducts = Vec<Vec<AxisGroups>>;
 
 impl ChunkGroups {
-    fn products(&self, restriction: Option<usize>) -> &Products {
+    fn products(&self, restriction: Option<usize>) -> &ChunkProducts {
         restriction.map_or(&self.selected, |number| &self.restricted[number])
     }
 

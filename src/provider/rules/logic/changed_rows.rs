@@ -1,7 +1,7 @@
 //! The rows that DELETE and UPDATE change.
 //!
-//! DataFusion 55 takes the condition and the new values from the optimized plan, which may have lost them: a condition that is
-//! never true becomes an empty relation, and a statement without a condition changes all rows.
+//! DataFusion 55 takes the predicate and the new values from the optimized plan, which may have lost them: a predicate that is
+//! never true becomes an empty relation, and a statement without a predicate changes all rows.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::rules::logic::changed_table::{Change, ChangedTable};
 
-/// Keeps the condition and the new values of DELETE and UPDATE in a [`ChangedTable`], where the optimizer does not see them.
-/// Refuses statements whose condition cannot be kept.
+/// Keeps the predicate and the new values of DELETE and UPDATE in a [`ChangedTable`], where the optimizer does not see them.
+/// Refuses statements whose predicate cannot be kept.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedRows;
 
@@ -64,10 +64,10 @@ fn read_change(write: &DmlStatement) -> Result<Change> {
         }
         _ => Vec::new(),
     };
-    let mut condition = None;
+    let mut predicate = None;
     if let LogicalPlan::Filter(filter) = rows {
         check(&filter.predicate, &statement, "WHERE")?;
-        condition = Some(unnormalize_col(filter.predicate.clone()));
+        predicate = Some(unnormalize_col(filter.predicate.clone()));
         rows = filter.input.as_ref();
     }
     if let LogicalPlan::SubqueryAlias(alias) = rows {
@@ -81,7 +81,7 @@ fn read_change(write: &DmlStatement) -> Result<Change> {
         {
             Ok(Change {
                 assignments,
-                condition,
+                predicate,
             })
         }
         LogicalPlan::Limit(_) => {

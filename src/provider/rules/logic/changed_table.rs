@@ -17,8 +17,8 @@ use datafusion::physical_plan::ExecutionPlan;
 pub(super) struct Change {
     /// The names and the new values of the columns that UPDATE changes.
     pub assignments: Vec<(String, Expr)>,
-    /// The condition of WHERE.
-    pub condition: Option<Expr>,
+    /// The predicate of WHERE.
+    pub predicate: Option<Expr>,
 }
 
 /// A table that ignores the filters and assignments that DataFusion finds in an optimized plan, and applies its own.
@@ -44,13 +44,13 @@ impl ChangedTable {
         Ok(ExprSimplifier::new(known))
     }
 
-    /// Returns the condition as filters. They are empty only if the statement has no WHERE.
+    /// Returns the predicate as filters. They are empty only if the statement has no WHERE.
     fn filters(&self, simplifier: &ExprSimplifier) -> Result<Vec<Expr>> {
-        let Some(condition) = self.change.condition.clone() else {
+        let Some(predicate) = self.change.predicate.clone() else {
             return Ok(Vec::new());
         };
-        // A condition that is always true stays as one filter.
-        Ok(split_conjunction_owned(simplifier.simplify(condition)?))
+        // A predicate that is always true stays as one filter.
+        Ok(split_conjunction_owned(simplifier.simplify(predicate)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rewrites of expressions and plans for which DataFusion 55 returns wrong results.
 //!
-//! - [`changed_rows`]: conditions and new values of DELETE and UPDATE.
+//! - [`changed_rows`]: predicates and new values of DELETE and UPDATE.
 //! - [`computed_keys`]: expressions and -0.0 in the keys of windows, and comparisons in ORDER BY.
 //! - [`guarded_branches`]: branches of CASE that may fail.
 //! - [`in_lists`]: several IN lists over one expression.

@@ -31,7 +31,7 @@ pub(super) struct MemoryChange {
     schema: SchemaRef,
     partitions: Vec<PartitionData>,
     memory: Arc<MemoryReservation>,
-    condition: Option<Arc<dyn PhysicalExpr>>,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
     /// The new value of each column that UPDATE changes, or `None` for DELETE.
     values: Option<Vec<Option<Arc<dyn PhysicalExpr>>>>,
 }
@@ -54,7 +54,7 @@ impl MemoryChange {
         let plan = |expression: &Expr| {
             create_physical_expr(expression, &names, state.execution_props(), &context)
         };
-        let condition = conjunction(filters).as_ref().map(plan).transpose()?;
+        let predicate = conjunction(filters).as_ref().map(plan).transpose()?;
         let values = assignments.map(|assignments| {
             let mut values = vec![None; schema.fields().len()];
             for (name, value) in &assignments {
@@ -67,7 +67,7 @@ impl MemoryChange {
             schema,
             partitions: table.batches.clone(),
             memory,
-            condition,
+            predicate,
             values,
         })
     }
@@ -80,10 +80,10 @@ impl MemoryChange {
 
     /// Returns the rows of a batch that the statement changes, without nulls.
     fn changed(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let Some(condition) = &self.condition else {
+        let Some(predicate) = &self.predicate else {
             return Ok(BooleanArray::from(vec![true; batch.num_rows()]));
         };
-        let changed = condition.evaluate(batch)?.into_array(batch.num_rows())?;
+        let changed = predicate.evaluate(batch)?.into_array(batch.num_rows())?;
         let changed = as_boolean_array(&changed)?;
         Ok(match changed.null_count() {
             0 => changed.clone(),
@@ -117,8 +117,8 @@ impl DisplayAs for MemoryChange {
             None => "delete",
         };
         write!(f, "MemoryTable ({operation}")?;
-        if let Some(condition) = &self.condition {
-            write!(f, ", predicate={condition}")?;
+        if let Some(predicate) = &self.predicate {
+            write!(f, ", predicate={predicate}")?;
         }
         write!(f, ")")
     }
