@@ -1,5 +1,7 @@
 //! One axis of a grid.
 
+mod index_order;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +16,8 @@ use crate::error::Error;
 use crate::grid::coordinates::{CoordinateReader, Coordinates};
 use crate::grid::index_set::IndexSet;
 use crate::grid::steps::Steps;
+
+pub use index_order::IndexOrder;
 
 /// The rule that determined the coordinates of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -142,6 +142,11 @@ impl ChunkGrid {
         &self.chunk_shape
     }
 
+    /// Returns the number of cells of the first chunk that lie before the array, along each axis.
+    pub fn phase(&self) -> &[u64] {
+        &self.phase
+    }
+
     /// Returns the chunks along each axis.
     pub fn axes(&self) -> impl DoubleEndedIterator<Item = AxisChunks> + ExactSizeIterator + '_ {
         (0..self.shape.len()).map(|axis| self.axis(axis))

@@ -19,7 +19,7 @@ mod sorted_coordinates;
 mod steps;
 mod written_time;
 
-pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
+pub use axis::{Axis, AxisCoordinates, CoordinateSource, IndexOrder, Monotonicity};
 pub use cell_filter::CellFilter;
 pub use cells::Cells;
 pub use cf_time::{CfDuration, CfTime, CfTimeError};

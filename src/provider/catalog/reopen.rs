@@ -9,7 +9,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
 use crate::format::io::identity::FileIdentity;
-use crate::grid::Axis;
+use crate::grid::{Axis, ChunkGrid, IndexSet, Selection};
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::open_tables::{OpenFile, OpenTables};
@@ -18,6 +18,7 @@ use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
 use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::join::reindexed::ReindexedGrid;
 use crate::provider::scan::grid::repeated::RepeatedGrid;
+use crate::provider::scan::grid::sorted::SortedGrid;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::source::recipe::{Recipe, TableRecipe};
 use crate::provider::source::{BlockSource, GridSource};
@@ -85,6 +86,47 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
             match ReindexedGrid::try_new(&values, &grid, terms_of(positions)) {
                 Some(reindexed) => Ok(Arc::new(GridTable::new(Arc::new(reindexed)))),
                 None => plan_err!("the recipe of {} does not match its grid", values.name()),
+            }
+        }
+        Recipe::Sorted {
+            grid,
+            axes,
+            selected,
+            windows,
+            phase,
+        } => {
+            let grid = only_grid(grid, session)?;
+            let shape = grid.chunk_grid().shape();
+            let has_all = [axes.len(), selected.len(), windows.len(), phase.len()];
+            let fits = has_all.iter().all(|count| *count == shape.len())
+                && axes.iter().all(|(axis, _)| *axis < shape.len())
+                && windows
+                    .iter()
+                    .zip(phase)
+                    .all(|(extent, phase)| phase < extent)
+                && selected
+                    .iter()
+                    .all(|ranges| ranges.is_sorted_by_key(|range| range.start));
+            let sorted = match fits {
+                true => {
+                    let sets = shape.iter().zip(selected);
+                    let sets =
+                        sets.map(|(length, ranges)| IndexSet::from_ranges(*length, ranges.clone()));
+                    let lengths = axes.iter().map(|(axis, _)| shape[*axis]).collect();
+                    let windows =
+                        ChunkGrid::new(lengths, windows.clone()).with_phase(phase.clone());
+                    SortedGrid::try_new(
+                        &grid,
+                        axes.clone(),
+                        Selection::new(sets.collect()),
+                        windows,
+                    )?
+                }
+                false => None,
+            };
+            match sorted {
+                Some(sorted) => Ok(Arc::new(GridTable::new(Arc::new(sorted)))),
+                None => plan_err!("the recipe of {} does not match its grid", grid.name()),
             }
         }
         Recipe::KeyIndex { grid, terms } => {

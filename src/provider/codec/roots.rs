@@ -158,7 +158,7 @@ impl Roots {
                 self.admit(values)?;
                 self.admit(grid)
             }
-            Recipe::KeyIndex { grid, .. } => self.admit(grid),
+            Recipe::Sorted { grid, .. } | Recipe::KeyIndex { grid, .. } => self.admit(grid),
         }
     }
 }

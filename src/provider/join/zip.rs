@@ -232,6 +232,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         fetch: None,
         partitions: Vec::new(),
         ordering: Vec::new(),
+        keeps_partitions: false,
         options,
         selected_by,
     };

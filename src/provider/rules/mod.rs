@@ -12,6 +12,7 @@ pub(crate) mod nested_loops;
 pub(crate) mod operators;
 pub(crate) mod optimizer;
 pub(crate) mod order;
+mod ordered_groups;
 pub(crate) mod pass_through;
 pub mod probe_sides;
 pub(crate) mod shared_reads;

@@ -28,7 +28,7 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SharedReads, SortedScans, SpillLongLimits, RestartBuildSides, SliceBatches,
+//!              SortedScans, SharedReads, SpillLongLimits, RestartBuildSides, SliceBatches,
 //!              NullOrderKeys, ReserveKeptRows                          on the finished plan
 //!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
@@ -65,7 +65,7 @@ use crate::provider::rules::optimizer::{
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
-use crate::provider::rules::sorted_scans::SORTED_SCANS;
+use crate::provider::rules::sorted_scans::SortedScans;
 use crate::provider::rules::windows::kept_rows::RESERVE_KEPT_ROWS;
 use crate::provider::rules::windows::null_order_keys::NULL_ORDER_KEYS;
 use crate::provider::window::AxisWindows;
@@ -107,8 +107,8 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(AxisWindows::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
         (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
+        (Last, Arc::new(SortedScans)),
         (Last, Arc::new(SharedReads)),
-        (Last, Arc::new(SORTED_SCANS)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),

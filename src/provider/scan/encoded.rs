@@ -39,6 +39,7 @@ pub(crate) struct EncodedScan {
     fetch: Option<usize>,
     partitions: Vec<Range<u64>>,
     ordering: Vec<EncodedKey>,
+    keeps_partitions: bool,
     options: ReadOptions,
 }
 
@@ -98,6 +99,7 @@ impl ArrayScan {
             fetch: plan.fetch,
             partitions: plan.partitions.clone(),
             ordering: ordering.collect(),
+            keeps_partitions: plan.keeps_partitions,
             options: plan.options,
         };
         let expressions = [
@@ -186,6 +188,7 @@ impl EncodedScan {
                 fetch: self.fetch,
                 partitions: self.partitions,
                 ordering: ordering.collect(),
+                keeps_partitions: self.keeps_partitions,
                 options: self.options,
                 selected_by: SelectArguments {
                     filters: select,

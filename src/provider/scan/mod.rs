@@ -12,6 +12,7 @@ pub mod grid;
 pub(crate) mod in_flight;
 pub(crate) mod metrics;
 mod rewriting;
+pub(in crate::provider) mod sorting;
 mod statistics;
 pub(crate) mod stream;
 #[cfg(feature = "cluster")]
@@ -85,6 +86,8 @@ pub struct ScanPlan {
     /// The table's columns by which the rows of each partition are sorted, if operators of the plan rely on
     /// this order. Empty if [`ReadOptions::declare_ordering`] decides about it.
     pub ordering: Vec<(usize, SortOptions)>,
+    /// `true` if operators of the plan rely on which rows are in the same partition.
+    pub keeps_partitions: bool,
     /// The options for reading values.
     pub options: ReadOptions,
     /// The arguments with which the source selected the blocks.
@@ -193,6 +196,7 @@ impl ArrayScan {
             fetch: limit,
             partitions: Vec::new(),
             ordering: Vec::new(),
+            keeps_partitions: false,
             options,
             selected_by: SelectArguments {
                 filters: all,

@@ -74,7 +74,10 @@ impl ArrayScan {
         division: Division,
     ) -> Result<Option<Vec<Self>>> {
         // A limit on rows holds for all partitions of a scan together.
-        let Some(count) = self.blocks.count().filter(|_| self.plan.fetch.is_none()) else {
+        if self.plan.fetch.is_some() || self.plan.keeps_partitions {
+            return Ok(None);
+        }
+        let Some(count) = self.blocks.count() else {
             return Ok(None);
         };
         let options = &self.plan.options;
@@ -109,7 +112,7 @@ impl ArrayScan {
         let plan = self.plan.as_ref();
         let kept = IndexSet::from_ranges(count, std::iter::once(steps.clone()));
         let blocks = self.blocks.keep(&kept)?;
-        let cut: Vec<Range<u64>> = if plan.options.declare_ordering {
+        let cut: Vec<Range<u64>> = if plan.options.declare_ordering || !plan.ordering.is_empty() {
             // The rows of each partition are sorted, and remain so in a part of a partition.
             let own = plan.partitions.iter().map(|partition| {
                 let start = partition.start.clamp(steps.start, steps.end);

@@ -1,5 +1,6 @@
 //! [`Recipe`]: describes how to open a table again, in this process or another one.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "proto")]
@@ -10,6 +11,7 @@ use crate::error::Error;
 use crate::format::io::identity::FileIdentity;
 #[cfg(feature = "remote")]
 use crate::format::io::remote::is_url;
+use crate::grid::IndexOrder;
 use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// Describes how to open a table again, in this process or another one, by names, paths and options.
@@ -56,6 +58,19 @@ pub enum Recipe {
         /// For each axis of the array, axes of the grid, ascending, with the index along the axis of the
         /// array of all combinations of indices along them.
         positions: Vec<(Vec<usize>, Vec<u32>)>,
+    },
+    /// A grid with its axes and coordinates in another order.
+    Sorted {
+        /// The recipe of a table that consists of the grid alone.
+        grid: Box<Recipe>,
+        /// For each axis, the axis of the grid, and the order of the indices along it.
+        axes: Vec<(usize, IndexOrder)>,
+        /// For each axis of the grid, the indices that are read, as ranges.
+        selected: Vec<Vec<Range<u64>>>,
+        /// The extents of the windows that are read.
+        windows: Vec<u64>,
+        /// For each axis, the number of cells of the first window that lie before the array.
+        phase: Vec<u64>,
     },
     /// The key indices of a grid's cells, for a join on expressions over its dimensions.
     KeyIndex {

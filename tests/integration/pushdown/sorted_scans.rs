@@ -103,6 +103,158 @@ async fn rows_in_the_order_of_cells_are_not_sorted() {
     }
 }
 
+/// Larger arrays are read in any order of their dimensions.
+#[tokio::test]
+async fn rows_in_other_orders_are_not_sorted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("arrays.tet");
+    let stations: Vec<_> = (0..20).map(|n| format!("s{}", n * 7 % 20)).collect();
+    let shape = [30, 37, 20];
+    let spec = |name: &str, chunks: &[u64]| {
+        DatasetSpec::new(name, Dtype::I32, &shape, chunks)
+            .with_dim_names(["time", "lat", "station"])
+            .with_labels("station", stations.iter().map(String::as_str))
+            .with_attribute("_FillValue", "13")
+    };
+    let lat = DatasetSpec::new("lat", Dtype::F64, &[37], &[37]).with_dim_names(["lat"]);
+    let latitudes = cells!((0..37).map(|n| 90.0 - 5.0 * f64::from(n)));
+    let numbers = || (0..30 * 37 * 20).map(|n: i32| n.wrapping_mul(7919) % 1009);
+    write(
+        &path,
+        &[
+            (lat, latitudes),
+            (spec("boxes", &[7, 10, 6]), cells!(numbers())),
+            (spec("maps", &[1, 37, 20]), cells!(numbers())),
+        ],
+    );
+    for partitions in [1, 3] {
+        let config = SessionConfig::new()
+            .with_target_partitions(partitions)
+            .with_batch_size(100)
+            .set_usize("datafusion.optimizer.repartition_file_min_size", 1)
+            // Otherwise, small arrays are build sides.
+            .set_usize(
+                "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+                1000,
+            );
+        let sorting = SessionContext::new_with_config(config.clone());
+        let ctx = enable_arrays(
+            SessionContext::new_with_config(config.clone()),
+            ArrayOptions::new(),
+        );
+        let encoding = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+        Encoded::add_to(&encoding, &[]);
+        for ctx in [&ctx, &sorting, &encoding] {
+            ctx.register_array_file_as("f", &path, ArrayOptions::new())
+                .await
+                .unwrap();
+            rows(ctx, "SET datafusion.catalog.default_schema = 'f'").await;
+        }
+        let climate = "(SELECT lat, station, avg(value) AS mean FROM boxes GROUP BY lat, station)";
+        let joined = format!(
+            "SELECT v.*, v.value - c.mean AS x FROM boxes v JOIN {climate} c USING (lat, station)"
+        );
+        for (sql, is_sorted) in [
+            ("SELECT * FROM boxes ORDER BY time, lat, station", false),
+            (
+                "SELECT * FROM boxes ORDER BY station DESC, lat, time DESC",
+                false,
+            ),
+            (
+                "SELECT value, lat, time FROM boxes ORDER BY lat DESC, time, station",
+                false,
+            ),
+            (
+                "SELECT * FROM boxes WHERE lat BETWEEN -80 AND 85 AND station < 's9' ORDER BY lat, station, time",
+                false,
+            ),
+            // A filter of rows may leave few of them.
+            (
+                "SELECT * FROM boxes WHERE lat = 10 OR time < 25 ORDER BY lat, station, time",
+                true,
+            ),
+            (
+                "SELECT time, station FROM maps ORDER BY lat, time, station",
+                false,
+            ),
+            ("SELECT * FROM maps ORDER BY station, lat, time", false),
+            (
+                "SELECT * FROM boxes WHERE value > 500 ORDER BY lat, station, time",
+                true,
+            ),
+            (
+                "SELECT * FROM boxes WHERE time < 2 ORDER BY lat, station, time",
+                true,
+            ),
+            (
+                "SELECT * FROM boxes ORDER BY lat, value, station, time",
+                true,
+            ),
+            ("SELECT * FROM boxes ORDER BY abs(lat), station, time", true),
+            (
+                "SELECT *, ntile(3) OVER (PARTITION BY lat, station ORDER BY time) AS n FROM boxes WHERE value > 300",
+                false,
+            ),
+            (
+                "SELECT station, lat, count(*), max(n), sum(n) FROM \
+                 (SELECT *, time - row_number() OVER (PARTITION BY station, lat ORDER BY time) AS n FROM boxes WHERE value % 3 > 0) \
+                 GROUP BY station, lat ORDER BY station, lat",
+                false,
+            ),
+            (
+                &format!(
+                    "SELECT *, sum(x) OVER (PARTITION BY lat, station ORDER BY time) AS total FROM ({joined})"
+                ),
+                false,
+            ),
+            (
+                &format!("{joined} ORDER BY v.station, v.lat DESC, v.time"),
+                false,
+            ),
+            // Lists of one group after the other.
+            (
+                "SELECT station, lat, array_agg(value ORDER BY time DESC) AS x, count(*) AS n FROM boxes \
+                 GROUP BY station, lat ORDER BY station, lat",
+                false,
+            ),
+            (
+                "SELECT time, string_agg(station, ',' ORDER BY lat DESC, station) AS x, array_agg(value ORDER BY lat DESC, station, time) FILTER (WHERE value > 900) AS y \
+                 FROM boxes WHERE station < 's9' GROUP BY time ORDER BY time",
+                partitions > 3,
+            ),
+            // The hash join relies on the partitions of its inputs.
+            (
+                "SELECT count(*), sum(a.n), sum(b.n) FROM \
+                 (SELECT *, row_number() OVER (PARTITION BY lat, station ORDER BY time) AS n FROM boxes WHERE value > 300) a JOIN \
+                 (SELECT *, row_number() OVER (PARTITION BY lat, station ORDER BY time) AS n FROM maps WHERE value < 500) b \
+                 ON a.lat = b.lat AND a.station = b.station AND abs(a.value - b.value) < 100",
+                partitions > 1,
+            ),
+        ] {
+            let mut expected = rows(&sorting, sql).await;
+            let is_ordered = !sql.contains("OVER");
+            if !is_ordered {
+                expected.sort();
+            }
+            let of_plans = [&ctx, &encoding].into_iter().take(partitions);
+            for ctx in of_plans {
+                let shown = plan(ctx, sql).await;
+                assert_eq!(shown.contains("SortExec"), is_sorted, "{sql}\n{shown}");
+                let mut found = rows(ctx, sql).await;
+                if !is_ordered {
+                    found.sort();
+                }
+                let differing = found
+                    .iter()
+                    .zip(&expected)
+                    .position(|(one, other)| one != other);
+                let is_same = differing.is_none() && found.len() == expected.len();
+                assert!(is_same, "{sql}\n{shown}\nrow {differing:?}");
+            }
+        }
+    }
+}
+
 /// Operators above a scan rely on its order, and are rebuilt when the sort between them is removed.
 #[tokio::test]
 async fn aggregates_above_a_sorted_scan_still_know_the_order() {

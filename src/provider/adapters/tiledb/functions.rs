@@ -79,7 +79,7 @@ fn set_time(recipe: &mut Recipe, time: &str) -> crate::ArrayOptions {
             set_time(values, time);
             set_time(grid, time)
         }
-        Recipe::KeyIndex { grid, .. } => set_time(grid, time),
+        Recipe::Sorted { grid, .. } | Recipe::KeyIndex { grid, .. } => set_time(grid, time),
     }
 }
 
@@ -110,7 +110,7 @@ fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
         Recipe::Repeated { grid, values, .. } | Recipe::Reindexed { grid, values, .. } => {
             vec![grid, values]
         }
-        Recipe::KeyIndex { grid, .. } => vec![grid],
+        Recipe::Sorted { grid, .. } | Recipe::KeyIndex { grid, .. } => vec![grid],
     };
     for recipe in inner {
         arrays.extend(tables(recipe));

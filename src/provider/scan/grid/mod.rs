@@ -4,4 +4,7 @@ pub(crate) mod blocks;
 pub(crate) mod reader;
 pub(crate) mod repeated;
 mod repeated_reader;
+pub(crate) mod sorted;
+mod sorted_reader;
+pub(crate) mod sorted_windows;
 pub mod table;

@@ -137,6 +137,7 @@ impl KeyedScan {
             fetch: None,
             partitions: Vec::new(),
             ordering: Vec::new(),
+            keeps_partitions: false,
             options: old.options,
             selected_by,
         };

@@ -1,0 +1,125 @@
+//! The windows of grids whose cells are read in another order.
+
+use crate::grid::{ChunkGrid, IndexOrder, Selection};
+
+/// The maximum number of bytes that are assembled from chunks, unless a chunk is larger.
+const MAX_BYTES: u64 = 32 << 20;
+/// The maximum number of times that each chunk is decoded.
+const MAX_DECODES: u64 = 16;
+
+/// Returns windows that contain the cells in the given order, one window after another. The axes are in
+/// that order, each with the order of the indices along it. A window is as large as memory allows, but
+/// there are at least `least` along the first axis, if it is long enough and stored in its order or reversed:
+///
+/// ```text
+/// ORDER BY lat, lon, time        windows
+///
+/// lat   0 1 2 3 4 5              0 1 2 | 3 4 5
+/// lon   0 1 2                    0 1 2
+/// time  0 1 2 3                  0 1 2 3
+/// ```
+///
+/// Returns `None` if chunks would be decoded too often.
+pub(crate) fn windows(
+    chunks: &ChunkGrid,
+    axes: &[(usize, IndexOrder)],
+    selection: &Selection,
+    cell_bytes: u64,
+    least: u64,
+) -> Option<ChunkGrid> {
+    let span = |axis: usize| {
+        let set = &selection.axes()[axis];
+        set.last().map_or(0, |last| last + 1) - set.first().unwrap_or(0)
+    };
+    let lengths: Vec<u64> = axes.iter().map(|(axis, _)| chunks.shape()[*axis]).collect();
+    let mut extents: Vec<u64> = lengths.iter().map(|length| (*length).max(1)).collect();
+    let mut phase = vec![0; axes.len()];
+    let mut decodes = 1u64;
+    for (number, (axis, order)) in axes.iter().enumerate() {
+        let inner = axes[number + 1..].iter().map(|(axis, _)| span(*axis));
+        let bytes = inner.fold(cell_bytes.max(1), u64::saturating_mul);
+        let mut most = MAX_BYTES / bytes.max(1);
+        if number == 0 && !matches!(order, IndexOrder::Listed(_)) {
+            most = most.min(span(*axis).div_ceil(least.max(1)).max(1));
+        }
+        if most >= span(*axis) {
+            break;
+        }
+        let chunk = chunks.chunk_shape()[*axis];
+        let extent = match order {
+            // The indices are anywhere along the stored axis.
+            IndexOrder::Listed(_) => 1,
+            // Whole chunks, or equal parts of a chunk.
+            _ if most >= chunk => most - most % chunk,
+            _ => chunk.div_ceil(chunk.div_ceil(most.max(1))),
+        };
+        decodes = decodes.saturating_mul(chunk.min(span(*axis)).div_ceil(extent));
+        extents[number] = extent;
+        let before = chunk - chunks.axis(*axis).range(0).end % chunk;
+        phase[number] = match order {
+            IndexOrder::Stored => before % chunk % extent,
+            IndexOrder::Reversed => (chunk - (lengths[number] + before) % chunk) % chunk % extent,
+            IndexOrder::Listed(_) => 0,
+        };
+        if most > 0 {
+            break;
+        }
+    }
+    (decodes <= MAX_DECODES).then(|| ChunkGrid::new(lengths, extents).with_phase(phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(axes: [usize; 3]) -> [(usize, IndexOrder); 3] {
+        axes.map(|axis| (axis, IndexOrder::Stored))
+    }
+
+    #[test]
+    fn windows_are_as_large_as_memory_allows() {
+        // 46.9 million cells of four bytes. A latitude is 1 MiB.
+        let grid = ChunkGrid::new(vec![720, 181, 360], vec![24, 91, 180]);
+        let all = Selection::all(grid.shape());
+        let shape = |axes: &[(usize, IndexOrder)], bytes, least| {
+            let windows = windows(&grid, axes, &all, bytes, least)?;
+            Some(windows.chunk_shape().to_vec())
+        };
+        let by_place = orders([1, 2, 0]);
+        assert_eq!(shape(&by_place, 4, 1), Some(vec![31, 360, 720]));
+        assert_eq!(shape(&by_place, 0, 1), Some(vec![91, 360, 720]));
+        assert_eq!(shape(&by_place, 0, 4), Some(vec![46, 360, 720]));
+        // A time is 260 KB.
+        assert_eq!(shape(&orders([0, 1, 2]), 4, 1), Some(vec![120, 181, 360]));
+        // Each latitude and each longitude by itself would decode all chunks 91 times 2 times.
+        assert_eq!(shape(&by_place, 4 << 10, 1), None);
+        let listed = [
+            (1, IndexOrder::Listed((0..181).collect())),
+            (2, IndexOrder::Stored),
+            (0, IndexOrder::Stored),
+        ];
+        assert_eq!(shape(&listed, 4, 1), None);
+    }
+
+    #[test]
+    fn windows_end_where_chunks_do() {
+        let grid = ChunkGrid::new(vec![20, 4], vec![6, 4]).with_phase(vec![2, 0]);
+        let all = Selection::all(grid.shape());
+        let of = |order: IndexOrder| {
+            let axes = [(0, order), (1, IndexOrder::Stored)];
+            let windows = windows(&grid, &axes, &all, 1, 3).unwrap();
+            windows.axis(0)
+        };
+        let ranges = |axis: crate::grid::AxisChunks| -> Vec<_> {
+            (0..axis.count()).map(|chunk| axis.range(chunk)).collect()
+        };
+        assert_eq!(
+            ranges(of(IndexOrder::Stored)),
+            [0..4, 4..10, 10..16, 16..20]
+        );
+        assert_eq!(
+            ranges(of(IndexOrder::Reversed)),
+            [0..4, 4..10, 10..16, 16..20]
+        );
+    }
+}
