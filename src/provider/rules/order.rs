@@ -12,7 +12,7 @@
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              BalancedConjunctions    after push_down_filter
 //!              IndependentLaterals     before decorrelate_lateral_join
-//!              SimplifiedSortKeys, AgreedNullability                    after all others
+//!              ExpandedValues, SimplifiedSortKeys, AgreedNullability    after all others
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
@@ -59,8 +59,8 @@ use crate::provider::rules::logic::{
 use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
-    AgreedNullability, BalancedConjunctions, IndependentLaterals, KeptKeys, NullSafeKeys,
-    SimplifiedSortKeys,
+    AgreedNullability, BalancedConjunctions, ExpandedValues, IndependentLaterals, KeptKeys,
+    NullSafeKeys, SimplifiedSortKeys,
 };
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
@@ -159,8 +159,11 @@ pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     {
         rules.insert(index + 1, Arc::new(BalancedConjunctions));
     }
-    let last: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
-        [Arc::new(SimplifiedSortKeys), Arc::new(AgreedNullability)];
+    let last: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+        Arc::new(ExpandedValues),
+        Arc::new(SimplifiedSortKeys),
+        Arc::new(AgreedNullability),
+    ];
     for rule in last {
         if !rules.iter().any(|other| other.name() == rule.name()) {
             rules.push(rule);
@@ -242,6 +245,6 @@ mod tests {
         let count = optimizer.rules.len();
         add_optimizer_rules(&mut optimizer);
         add_optimizer_rules(&mut optimizer);
-        assert_eq!(optimizer.rules.len(), count + 4);
+        assert_eq!(optimizer.rules.len(), count + 5);
     }
 }

@@ -11,4 +11,5 @@ mod polygons;
 mod reindexed;
 mod same_names;
 mod unknown_sizes;
+mod values;
 mod zip;

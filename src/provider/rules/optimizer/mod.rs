@@ -1,4 +1,5 @@
-//! Rules of the logical optimizer: long conjunctions, LATERAL subqueries, keys of sorts and the nullability of columns, and
+//! Rules of the logical optimizer: long conjunctions, LATERAL subqueries, cross joins with values, keys of sorts, the
+//! nullability of columns, and
 //! rules that run in the places of DataFusion's.
 
 mod conjunctions;
@@ -6,9 +7,11 @@ mod join_keys;
 mod laterals;
 mod nullability;
 mod sort_keys;
+mod values;
 
 pub(crate) use conjunctions::BalancedConjunctions;
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;
 pub(crate) use sort_keys::SimplifiedSortKeys;
+pub(crate) use values::ExpandedValues;
