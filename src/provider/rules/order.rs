@@ -12,7 +12,8 @@
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              BalancedConjunctions    after push_down_filter
 //!              IndependentLaterals     before decorrelate_lateral_join
-//!              ExpandedValues, SimplifiedSortKeys, AgreedNullability    after all others
+//!              ExpandedValues, SingleRowGroups, SimplifiedSortKeys,
+//!              AgreedNullability                                        after all others
 //!
 //! physical     InexactFloatBounds      before any rule that uses statistics
 //!              ...
@@ -60,7 +61,7 @@ use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
     AgreedNullability, BalancedConjunctions, ExpandedValues, IndependentLaterals, KeptKeys,
-    NullSafeKeys, SimplifiedSortKeys,
+    NullSafeKeys, SimplifiedSortKeys, SingleRowGroups,
 };
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
@@ -159,8 +160,9 @@ pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     {
         rules.insert(index + 1, Arc::new(BalancedConjunctions));
     }
-    let last: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+    let last: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(ExpandedValues),
+        Arc::new(SingleRowGroups),
         Arc::new(SimplifiedSortKeys),
         Arc::new(AgreedNullability),
     ];
@@ -245,6 +247,6 @@ mod tests {
         let count = optimizer.rules.len();
         add_optimizer_rules(&mut optimizer);
         add_optimizer_rules(&mut optimizer);
-        assert_eq!(optimizer.rules.len(), count + 5);
+        assert_eq!(optimizer.rules.len(), count + 6);
     }
 }

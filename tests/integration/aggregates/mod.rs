@@ -11,3 +11,4 @@ pub mod memory;
 pub mod order;
 pub mod pairs;
 pub mod row_by_row;
+mod single_rows;

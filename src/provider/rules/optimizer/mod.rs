@@ -1,11 +1,11 @@
-//! Rules of the logical optimizer: long conjunctions, LATERAL subqueries, cross joins with values, keys of sorts, the
-//! nullability of columns, and
-//! rules that run in the places of DataFusion's.
+//! Rules of the logical optimizer: long conjunctions, LATERAL subqueries, cross joins with values, groups of a single row,
+//! keys of sorts, the nullability of columns, and rules that run in the places of DataFusion's.
 
 mod conjunctions;
 mod join_keys;
 mod laterals;
 mod nullability;
+mod single_rows;
 mod sort_keys;
 mod values;
 
@@ -13,5 +13,6 @@ pub(crate) use conjunctions::BalancedConjunctions;
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;
+pub(crate) use single_rows::SingleRowGroups;
 pub(crate) use sort_keys::SimplifiedSortKeys;
 pub(crate) use values::ExpandedValues;
