@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::compute::{SortOptions, sort_to_indices};
+use arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -32,11 +33,17 @@ pub enum IndexOrder {
 
 impl IndexOrder {
     /// Returns the order in which the coordinates of an axis are sorted; `None` if coordinates repeat,
-    /// are NaN or negative zero, or cannot be listed.
+    /// are NaN or negative zero, are half-precision numbers, or cannot be listed.
     ///
     /// # Errors
     /// Fails if the coordinates cannot be read.
     pub fn sorting(axis: &Axis, descending: bool) -> Result<Option<Self>, Error> {
+        // Both zeros are one number, but differ in order.
+        if axis.data_type() == DataType::Float16
+            || (axis.data_type().is_floating() && !axis.has_unique_coordinates()?)
+        {
+            return Ok(None);
+        }
         Ok(match (axis.monotonicity()?, descending) {
             (Monotonicity::Ascending, false) | (Monotonicity::Descending, true) => {
                 Some(Self::Stored)
@@ -85,19 +92,32 @@ impl IndexOrder {
         }
     }
 
+    /// Returns the indices whose numbers in the order are in a set.
+    pub fn stored(&self, ranks: &IndexSet) -> IndexSet {
+        let length = ranks.length();
+        match self {
+            Self::Stored => ranks.clone(),
+            Self::Reversed => {
+                let ranges = ranks.ranges().rev();
+                let ranges = ranges.map(|range| length - range.end..length - range.start);
+                IndexSet::from_ranges(length, ranges)
+            }
+            Self::Listed(indices) => {
+                let ranks = ranks.ranges().flatten();
+                let mut indices: Vec<_> = ranks
+                    .map(|rank| u64::from(indices[rank as usize]))
+                    .collect();
+                indices.sort_unstable();
+                IndexSet::from_ranges(length, indices.into_iter().map(|index| index..index + 1))
+            }
+        }
+    }
+
     /// Returns the indices with these numbers in the order, along an axis of this length.
     pub fn indices(&self, ranks: Range<u64>, length: u64) -> IndexSet {
         match self {
-            Self::Stored => IndexSet::from_ranges(length, [ranks]),
-            Self::Reversed => {
-                IndexSet::from_ranges(length, [length - ranks.end..length - ranks.start])
-            }
-            Self::Listed(indices) => {
-                let mut indices = indices[ranks.start as usize..ranks.end as usize].to_vec();
-                indices.sort_unstable();
-                let indices = indices.into_iter().map(u64::from);
-                IndexSet::from_ranges(length, indices.map(|index| index..index + 1))
-            }
+            Self::Listed(_) if ranks == (0..length) => IndexSet::all(length),
+            _ => self.stored(&IndexSet::from_ranges(length, [ranks])),
         }
     }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use datafusion::common::Result;
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 
@@ -52,6 +54,14 @@ pub(super) fn in_order_of_groups(
     let Some(keys) = keys_of(first) else {
         return Ok(None);
     };
+    let is_ordered = keys.len() > first.group_expr().expr().len();
+    // Operators above may rely on the rows that an exchange puts together.
+    if let Some(exchange) = first.input().downcast_ref::<RepartitionExec>()
+        && let Partitioning::Hash(hashed, _) = exchange.partitioning()
+        && !hashed.iter().any(|expr| index_of(expr) == Some(keys[0].0))
+    {
+        return Ok(None);
+    }
     let mut input = below_exchange(first.input());
     if let Some(sort) = input.downcast_ref::<SortExec>()
         && sort.fetch().is_none()
@@ -63,6 +73,7 @@ pub(super) fn in_order_of_groups(
         keys,
         partitions: SortedPartitions::ByFirstKey(count),
         may_be_few: false,
+        is_optional: !is_ordered,
         is_filtered: false,
     };
     let Some(input) = sorted(input, order)? else {

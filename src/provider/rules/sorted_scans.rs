@@ -131,6 +131,7 @@ fn without_sort(
         keys,
         partitions: SortedPartitions::Merged,
         may_be_few: !is_of_window,
+        is_optional: false,
         is_filtered: false,
     };
     let mut input = sort.input();
@@ -164,6 +165,8 @@ pub(super) struct RowOrder {
     pub partitions: SortedPartitions,
     /// `true` if filtered rows are sorted instead, because a filter may leave few of them.
     pub may_be_few: bool,
+    /// `true` if the plan does not need the order, but takes less memory with it.
+    pub is_optional: bool,
     /// `true` if the rows are filtered.
     pub is_filtered: bool,
 }
@@ -196,7 +199,12 @@ pub(super) fn sorted(
             replaced = scan.sorted_by(&order.keys)?;
         }
         if replaced.is_none() && !(order.may_be_few && order.is_filtered) {
-            replaced = scan.sorted_by_axes(&order.keys, order.partitions)?;
+            // Decoding chunks again costs less than sorting all rows.
+            let most_decodes = match order.is_filtered || order.is_optional {
+                true => 3,
+                false => 16,
+            };
+            replaced = scan.sorted_by_axes(&order.keys, order.partitions, most_decodes)?;
         }
         return Ok(replaced.map(|scan| {
             let source = source.clone().with_data_source(Arc::new(scan));

@@ -8,7 +8,8 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
-use crate::grid::IndexOrder;
+use crate::grid::{IndexOrder, IndexSet};
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::PrunedCounts;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, in_turn};
@@ -17,7 +18,9 @@ use crate::provider::scan::grid::sorted::SortedGrid;
 use crate::provider::scan::grid::sorted_windows::windows;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments, project};
-use crate::provider::source::{BlockSource, GridSelection, SelectedBlocks, for_columns};
+use crate::provider::source::{
+    BlockSource, GridSelection, GridSource, SelectedBlocks, for_columns,
+};
 
 /// Fewer rows are sorted in less time than the windows take to plan.
 const MIN_ROWS: u64 = 1 << 14;
@@ -34,11 +37,13 @@ pub(in crate::provider) enum SortedPartitions {
 impl ArrayScan {
     /// Returns a scan that reads the cells in another order, so that the rows of each partition are sorted by these output
     /// columns. Windows of the array are assembled in memory. Returns `None` if a key is not a
-    /// dimension, if the array is small, or if its chunks would be decoded too often.
+    /// dimension, if the array is small or behind a URL, if more than `most_decodes` chunks would be decoded for each that is
+    /// selected, or if half of the partitions would be empty.
     pub(in crate::provider) fn sorted_by_axes(
         &self,
         keys: &[(usize, SortOptions)],
         partitions: SortedPartitions,
+        most_decodes: u64,
     ) -> Result<Option<Self>> {
         let plan = self.plan.as_ref();
         // The order of the blocks does not matter.
@@ -76,17 +81,22 @@ impl ArrayScan {
             SortedPartitions::Merged => plan.partitions.len(),
             SortedPartitions::ByFirstKey(count) => count,
         };
+        // The chunks of combined arrays are not those that are stored.
+        let most_decodes = match grid.parts().len() {
+            0 | 1 => most_decodes,
+            _ => 1,
+        };
         let bytes = bytes_per_cell(part, &plan.columns);
-        let Some(windows) = windows(
-            grid.chunk_grid(),
-            &axes,
-            &part.selection,
-            bytes,
-            least as u64,
-        ) else {
+        let (chunks, selection) = (grid.chunk_grid(), part.selection.clone());
+        let windows = windows(chunks, &axes, &selection, bytes, least as u64, most_decodes);
+        let Some(windows) = windows.filter(|_| !is_remote(grid.as_ref(), &plan.options)) else {
             return Ok(None);
         };
-        let selection = part.selection.clone();
+        let selected = IndexSet::count(&selection.axes()[axes[0].0]);
+        let is_divided = windows.axis(0).count().min(selected) >= (least as u64).div_ceil(2);
+        if partitions != SortedPartitions::Merged && !is_divided {
+            return Ok(None);
+        }
         let Some(sorted) = SortedGrid::try_new(&grid, axes.clone(), selection, windows)? else {
             return Ok(None);
         };
@@ -105,6 +115,17 @@ impl ArrayScan {
         };
         let SelectedBlocks { blocks, .. } =
             source.select(&selected_by.filters, &selected_by.columns, &plan.options)?;
+        // The masks of products of dimensions may be applied in another order, and select more.
+        let new = blocks.grid_selections().unwrap_or_default();
+        let is_same = new.first().is_some_and(|new| {
+            let axes = axes.iter().zip(new.selection.axes());
+            let mut axes =
+                axes.map(|((axis, order), set)| (order, set, &part.selection.axes()[*axis]));
+            axes.all(|(order, set, stored)| order.stored(set) == *stored)
+        });
+        if !is_same {
+            return Ok(None);
+        }
         let blocks = PlannedBlocks::new(blocks, BlockOrder::All);
         let columns: Vec<usize> = all(&plan.columns);
         let projection: Vec<usize> = all(&plan.projection);
@@ -115,10 +136,10 @@ impl ArrayScan {
         }
         let keeps_partitions = partitions != SortedPartitions::Merged;
         let divided = match partitions {
-            SortedPartitions::ByFirstKey(count) => Some(SortedBlocks {
-                partitions: by_first_axis(&blocks, count),
-                blocks,
-            }),
+            SortedPartitions::ByFirstKey(count) => {
+                let partitions = by_first_axis(&blocks, count);
+                partitions.map(|partitions| SortedBlocks { blocks, partitions })
+            }
             SortedPartitions::Merged => in_turn(&blocks, plan.partitions.len())?,
         };
         let Some(SortedBlocks { blocks, partitions }) = divided else {
@@ -180,18 +201,25 @@ fn bytes_per_cell(part: &GridSelection, columns: &[usize]) -> u64 {
     bytes.sum()
 }
 
+/// Returns `true` if the chunks of an array are fetched, so that reading one several times fetches it several times.
+pub(in crate::provider) fn is_remote(grid: &dyn GridSource, options: &ReadOptions) -> bool {
+    let chunks = grid.chunk_grid();
+    if chunks.count() == Some(0) || grid.attributes().is_empty() {
+        return false;
+    }
+    let first = chunks.window(&vec![0; chunks.shape().len()]);
+    grid.fetch(&first, &[0], options).is_some()
+}
+
 /// Divides all blocks of a table into ranges. Blocks with the same indices along the first axis are in the same
-/// range.
-fn by_first_axis(blocks: &PlannedBlocks, count: usize) -> Vec<Range<u64>> {
-    let all = blocks.count().unwrap_or(0);
-    let grids = blocks.grid_selections().unwrap_or_default();
-    let chunks = grids
-        .first()
-        .map(|part| part.selection.chunks(part.grid.chunk_grid()));
-    let first = chunks.and_then(|chunks| Some(chunks.axes().first()?.count()));
-    let first = first.unwrap_or(0).max(1);
+/// range. Returns `None` if there are too many blocks.
+fn by_first_axis(blocks: &PlannedBlocks, count: usize) -> Option<Vec<Range<u64>>> {
+    let all = blocks.count()?;
+    let grids = blocks.grid_selections()?;
+    let part = grids.first()?;
+    let chunks = part.selection.chunks(part.grid.chunk_grid());
+    let first = chunks.axes().first()?.count().max(1);
     let start = |number: usize| first * number as u64 / count as u64 * (all / first);
-    (0..count)
-        .map(|number| start(number)..start(number + 1))
-        .collect()
+    let ranges = (0..count).map(|number| start(number)..start(number + 1));
+    Some(ranges.collect())
 }

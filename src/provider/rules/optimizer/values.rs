@@ -13,11 +13,16 @@ use datafusion::logical_expr::{Aggregate, Expr, Filter, Join, LogicalPlan, Table
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::plans::lineage::origin;
+use crate::provider::scan::sorting::is_remote;
+use crate::provider::source::GridSource;
 
 /// The maximum number of rows that are expanded, because each reads the arrays once.
 const MAX_ROWS: usize = 32;
+/// The maximum number of files of an array, because each is planned once per row.
+const MAX_FILES: usize = 64;
 
 /// Aggregates arrays once for each row of a cross join with literal values.
 ///
@@ -81,6 +86,15 @@ fn expanded(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
         None => Ok(None),
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
+    // Groups by values of arrays are hashed, so that a pass per row gains little.
+    let others = groups
+        .iter()
+        .zip(&columns)
+        .filter(|(_, column)| column.is_none());
+    let mut others = others.flat_map(|(expr, _)| expr.column_refs());
+    if others.any(|column| !is_dimension(&aggregate.input, column)) {
+        return Ok(None);
+    }
     let keys = values
         .rows
         .iter()
@@ -141,7 +155,7 @@ fn branch(
     project(plan, columns)
 }
 
-/// Returns the grouped columns of a row of values; `None` if a value is NaN.
+/// Returns the grouped columns of a row of values; `None` if a value is NaN or has half precision.
 fn key_of<'a>(
     row: &[ScalarValue],
     columns: impl Iterator<Item = &'a usize>,
@@ -150,6 +164,7 @@ fn key_of<'a>(
     let key = columns.map(|column| match &row[*column] {
         ScalarValue::Float64(Some(number)) => (!number.is_nan()).then_some((number + 0.0).into()),
         ScalarValue::Float32(Some(number)) => (!number.is_nan()).then_some((number + 0.0).into()),
+        ScalarValue::Float16(Some(_)) => None,
         value => Some(value.clone()),
     });
     key.collect()
@@ -170,18 +185,23 @@ fn only_values(plan: &LogicalPlan) -> Result<Option<Literals<'_>>> {
     let mut has_arrays = false;
     plan.apply(|node| {
         let mut next = TreeNodeRecursion::Continue;
+        let is_volatile = |node: &LogicalPlan| node.expressions().iter().any(Expr::is_volatile);
+        is_known &= !is_volatile(node);
         is_known &= match node {
-            LogicalPlan::SubqueryAlias(_) => true,
-            LogicalPlan::Projection(projection) => !projection.expr.iter().any(Expr::is_volatile),
-            LogicalPlan::Filter(filter) => !filter.predicate.is_volatile(),
+            LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) | LogicalPlan::Filter(_) => {
+                true
+            }
             // The groups of other arrays, such as a climatology.
             LogicalPlan::Aggregate(_) => {
                 next = TreeNodeRecursion::Jump;
                 !node.exists(|node| {
                     Ok(match node {
-                        LogicalPlan::Values(_) => true,
                         LogicalPlan::TableScan(scan) => !is_array(scan),
-                        _ => false,
+                        LogicalPlan::Aggregate(_)
+                        | LogicalPlan::Projection(_)
+                        | LogicalPlan::Filter(_)
+                        | LogicalPlan::SubqueryAlias(_) => is_volatile(node),
+                        _ => true,
                     })
                 })?
             }
@@ -206,9 +226,16 @@ fn only_values(plan: &LogicalPlan) -> Result<Option<Literals<'_>>> {
     Ok(found.filter(|_| is_known && has_arrays))
 }
 
+/// Returns `true` for the scan of an array in local files, of which there are few.
 fn is_array(scan: &TableScan) -> bool {
-    source_as_provider(&scan.source)
-        .is_ok_and(|provider| provider.downcast_ref::<ArrayTable>().is_some())
+    let provider = source_as_provider(&scan.source).ok();
+    let table = provider.and_then(|provider| Some(provider.downcast_ref::<ArrayTable>()?.source()));
+    table.is_some_and(|table| {
+        let grids = table.grids();
+        let is_remote =
+            |grid: &Arc<dyn GridSource>| is_remote(grid.as_ref(), &ReadOptions::default());
+        (1..=MAX_FILES).contains(&grids.len()) && !grids.iter().any(is_remote)
+    })
 }
 
 /// Returns the literal values that are one input of a join without keys, and the other input. `None` if ranges of dimensions
@@ -220,15 +247,18 @@ fn values_of(join: &Join) -> Option<(Literals<'_>, &LogicalPlan)> {
         .filter_map(|(one, other)| Some((literals(one)?, other.as_ref())));
     let (values, other) = sides.next().filter(|_| join.on.is_empty())?;
     let is_joined = other.exists(|node| Ok(matches!(node, LogicalPlan::Join(_))));
-    let is_dimension = |column: &Column| {
-        let origin = origin(&[other], column);
-        origin.is_some_and(|(provider, name)| {
-            let table = provider.downcast_ref::<ArrayTable>();
-            table.is_some_and(|table| table.source().dimensions().contains(&name.as_str()))
-        })
-    };
     let mut columns = join.filter.iter().flat_map(Expr::column_refs);
-    (is_joined.unwrap_or(true) || !columns.any(is_dimension)).then_some((values, other))
+    let has_dimension = columns.any(|column| is_dimension(other, column));
+    (is_joined.unwrap_or(true) || !has_dimension).then_some((values, other))
+}
+
+/// Returns `true` if a column of a plan is a dimension of an array.
+fn is_dimension(plan: &LogicalPlan, column: &Column) -> bool {
+    let origin = origin(&[plan], column);
+    origin.is_some_and(|(provider, name)| {
+        let table = provider.downcast_ref::<ArrayTable>();
+        table.is_some_and(|table| table.source().dimensions().contains(&name.as_str()))
+    })
 }
 
 /// Returns the value of a literal, possibly cast; `None` for other expressions.

@@ -48,6 +48,11 @@ pub(super) struct CellOrder {
     pub selection: Selection,
 }
 
+/// Returns the number of indices from the first of a set to the last.
+pub(super) fn span(set: &IndexSet) -> u64 {
+    set.last().map_or(0, |last| last + 1) - set.first().unwrap_or(0)
+}
+
 impl CellOrder {
     /// Returns the stored cells of a window: the smallest window of the stored grid that contains the
     /// selected ones, and these.
@@ -68,10 +73,13 @@ impl CellOrder {
     }
 }
 
+/// The maximum number of indices along the axes of a window whose places are kept.
+const MAX_TERMS: u64 = 64 << 20;
+
 impl SortedGrid {
     /// Reorders a grid, whose cells in `selection` will be read. `axes` has an axis of the grid for each
     /// axis, with the order of the indices along it. Returns `None` if these do not match the
-    /// grid.
+    /// grid, or if windows are too long.
     ///
     /// # Errors
     /// Fails if the coordinates cannot be read.
@@ -93,6 +101,9 @@ impl SortedGrid {
         let sorted = sorted.collect::<Result<Vec<_>, _>>()?;
         let selected: Vec<u64> = selection.axes().iter().map(IndexSet::length).collect();
         let fits = windows.shape() == lengths(&sorted) && selected == lengths(stored);
+        let terms = axes.iter().zip(windows.chunk_shape());
+        let terms = terms.map(|((axis, _), extent)| span(&selection.axes()[*axis]).min(*extent));
+        let fits = fits && terms.fold(0, u64::saturating_add) <= MAX_TERMS;
         Ok(fits.then(|| Self {
             grid: Arc::clone(grid),
             axes: sorted,

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use datafusion::common::{Result, internal_err, resources_err};
 
-use crate::grid::{Cells, Window};
+use crate::grid::{Cells, IndexOrder, IndexSet, Window};
 use crate::provider::scan::grid::sorted::CellOrder;
 use crate::provider::source::{FetchedBlock, ReadCounts, SharedChunks, WindowReader};
 
@@ -15,13 +15,62 @@ use crate::provider::source::{FetchedBlock, ReadCounts, SharedChunks, WindowRead
 pub(super) struct SortedReader {
     reader: Box<dyn WindowReader>,
     order: Arc<CellOrder>,
-    /// For each axis of the window and each index along it, the number that a selected cell adds to its index
-    /// among the cells that were read.
-    terms: Vec<Vec<u32>>,
+    /// The terms of the indices of cells among those that were read, for each axis of the window.
+    terms: Vec<AxisTerms>,
     /// The cells to read, as runs of the stored window.
     runs: Vec<Range<u64>>,
     /// The selected cells of the window in their stored order, once they are read.
     columns: Option<Vec<ArrayRef>>,
+    /// The number of windows that were opened. They take the place of chunks in the metrics.
+    windows: u64,
+}
+
+/// The numbers that the indices along an axis add to the index of a cell among those that were read.
+struct AxisTerms {
+    /// The length of the window along the axis.
+    length: u64,
+    /// The first selected index of the window.
+    first: u64,
+    /// The terms of the indices from the first selected to the last.
+    terms: Vec<u32>,
+}
+
+impl AxisTerms {
+    /// Returns the terms of the selected indices `set` along an axis, in an order of these indices. The window contains those
+    /// with the numbers `ranks` in the order.
+    fn new(order: &IndexOrder, ranks: &Range<u64>, set: &IndexSet, stride: u32) -> Self {
+        let index = |rank: u64| order.index(rank, set.length());
+        let is_selected = |rank: &u64| set.contains(index(*rank));
+        let bounds = match (order, set.first(), set.last()) {
+            (IndexOrder::Stored, Some(first), Some(last)) => first..last + 1,
+            (IndexOrder::Reversed, Some(first), Some(last)) => {
+                set.length() - 1 - last..set.length() - first
+            }
+            _ => {
+                let first = ranks.clone().find(is_selected);
+                let last = ranks.clone().rev().find(is_selected);
+                first.unwrap_or(ranks.start)..last.map_or(ranks.start, |last| last + 1)
+            }
+        };
+        // The terms of other indices are not used.
+        let terms = bounds.clone().map(index);
+        let terms = terms.map(|index| match set.contains(index) {
+            true => set.rank(index) as u32 * stride,
+            false => 0,
+        });
+        Self {
+            length: ranks.end - ranks.start,
+            first: bounds.start.saturating_sub(ranks.start),
+            terms: terms.collect(),
+        }
+    }
+
+    /// Returns the terms of these indices of the window; `None` if they are not selected.
+    fn get(&self, indices: Range<u64>) -> Option<&[u32]> {
+        let start = indices.start.checked_sub(self.first)?;
+        let end = indices.end.checked_sub(self.first)?;
+        self.terms.get(start as usize..end as usize)
+    }
 }
 
 impl SortedReader {
@@ -33,30 +82,33 @@ impl SortedReader {
             terms: Vec::new(),
             runs: Vec::new(),
             columns: None,
+            windows: 0,
         }
     }
 
-    /// Appends the indices, among the cells that were read, of a run of cells of the window.
-    fn append(&self, run: Range<u64>, indices: &mut Vec<u32>) {
+    /// Appends the indices, among the cells that were read, of a run of cells of the window. Returns `None` if one is not
+    /// selected.
+    fn append(&self, run: Range<u64>, indices: &mut Vec<u32>) -> Option<()> {
         let Some((inner, outer)) = self.terms.split_last() else {
             // A grid without axes has one cell.
-            return indices.extend(run.map(|cell| cell as u32));
+            indices.extend(run.map(|cell| cell as u32));
+            return Some(());
         };
-        let length = inner.len() as u64;
         let mut cell = run.start;
         while cell < run.end {
-            let (mut line, first) = (cell / length, cell % length);
-            let count = (length - first).min(run.end - cell);
+            let (mut line, first) = (cell / inner.length, cell % inner.length);
+            let count = (inner.length - first).min(run.end - cell);
             let mut base = 0;
-            for terms in outer.iter().rev() {
-                let length = terms.len() as u64;
-                base += terms[(line % length) as usize];
-                line /= length;
+            for axis in outer.iter().rev() {
+                let index = line % axis.length;
+                base += axis.get(index..index + 1)?.first()?;
+                line /= axis.length;
             }
-            let terms = &inner[first as usize..(first + count) as usize];
+            let terms = inner.get(first..first + count)?;
             indices.extend(terms.iter().map(|term| base + term));
             cell += count;
         }
+        Some(())
     }
 }
 
@@ -73,19 +125,16 @@ impl WindowReader for SortedReader {
         let sets = selection.axes();
         let mut strides = vec![1u32; sets.len()];
         for axis in (1..sets.len()).rev() {
-            strides[axis - 1] = strides[axis] * sets[axis].count() as u32;
+            // Smaller than the number of cells, unless there are none.
+            strides[axis - 1] = strides[axis].saturating_mul(sets[axis].count() as u32);
         }
         let axes = self.order.axes.iter().zip(window.ranges());
-        let terms = axes.map(|((axis, order), ranks)| {
-            let (set, stride) = (&sets[*axis], strides[*axis]);
-            let rank = |index: u64| set.rank(index) as u32 * stride;
-            let indices = ranks.clone().map(|rank| order.index(rank, set.length()));
-            // The terms of other indices are not used.
-            indices
-                .map(|index| if set.contains(index) { rank(index) } else { 0 })
-                .collect()
+        let terms = axes.map(|((axis, order), ranks)| match cells.rows() {
+            0 => AxisTerms::new(order, ranks, &IndexSet::none(sets[*axis].length()), 0),
+            _ => AxisTerms::new(order, ranks, &sets[*axis], strides[*axis]),
         });
         self.terms = terms.collect();
+        self.windows += 1;
         self.reader.open(&stored, fetched)
     }
 
@@ -111,7 +160,9 @@ impl WindowReader for SortedReader {
         let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let mut indices = Vec::with_capacity(count as usize);
         for run in runs {
-            self.append(run.clone(), &mut indices);
+            if self.append(run.clone(), &mut indices).is_none() {
+                return internal_err!("cells that are not selected were read in another order");
+            }
         }
         if indices.is_sorted_by(|one, next| one + 1 == *next)
             && let Some(first) = indices.first()
@@ -125,6 +176,9 @@ impl WindowReader for SortedReader {
     }
 
     fn counts(&self) -> ReadCounts {
-        self.reader.counts()
+        ReadCounts {
+            chunks: self.windows,
+            ..self.reader.counts()
+        }
     }
 }

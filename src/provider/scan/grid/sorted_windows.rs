@@ -1,11 +1,12 @@
 //! The windows of grids whose cells are read in another order.
 
 use crate::grid::{ChunkGrid, IndexOrder, Selection};
+use crate::provider::scan::grid::sorted::span;
 
 /// The maximum number of bytes that are assembled from chunks, unless a chunk is larger.
 const MAX_BYTES: u64 = 32 << 20;
-/// The maximum number of times that each chunk is decoded.
-const MAX_DECODES: u64 = 16;
+/// The bytes of the index of a cell.
+const INDEX_BYTES: u64 = 4;
 
 /// Returns windows that contain the cells in the given order, one window after another. The axes are in
 /// that order, each with the order of the indices along it. A window is as large as memory allows, but
@@ -19,25 +20,30 @@ const MAX_DECODES: u64 = 16;
 /// time  0 1 2 3                  0 1 2 3
 /// ```
 ///
-/// Returns `None` if chunks would be decoded too often.
+/// Returns `None` if more than `most_decodes` chunks would be decoded for each selected one: chunks that several windows need,
+/// and chunks between the selected ones.
 pub(crate) fn windows(
     chunks: &ChunkGrid,
     axes: &[(usize, IndexOrder)],
     selection: &Selection,
     cell_bytes: u64,
     least: u64,
+    most_decodes: u64,
 ) -> Option<ChunkGrid> {
-    let span = |axis: usize| {
-        let set = &selection.axes()[axis];
-        set.last().map_or(0, |last| last + 1) - set.first().unwrap_or(0)
-    };
+    let span = |axis: usize| span(&selection.axes()[axis]);
     let lengths: Vec<u64> = axes.iter().map(|(axis, _)| chunks.shape()[*axis]).collect();
     let mut extents: Vec<u64> = lengths.iter().map(|length| (*length).max(1)).collect();
     let mut phase = vec![0; axes.len()];
     let mut decodes = 1u64;
+    for (set, chunks) in selection.axes().iter().zip(chunks.axes()) {
+        let (first, last) = (set.first()?, set.last()?);
+        let between = chunks.chunk_at(last) - chunks.chunk_at(first) + 1;
+        let selected = set.chunks(chunks).count().max(1);
+        decodes = decodes.saturating_mul(between.div_ceil(selected));
+    }
     for (number, (axis, order)) in axes.iter().enumerate() {
         let inner = axes[number + 1..].iter().map(|(axis, _)| span(*axis));
-        let bytes = inner.fold(cell_bytes.max(1), u64::saturating_mul);
+        let bytes = inner.fold(cell_bytes.max(INDEX_BYTES), u64::saturating_mul);
         let mut most = MAX_BYTES / bytes.max(1);
         if number == 0 && !matches!(order, IndexOrder::Listed(_)) {
             most = most.min(span(*axis).div_ceil(least.max(1)).max(1));
@@ -58,19 +64,22 @@ pub(crate) fn windows(
         let before = chunk - chunks.axis(*axis).range(0).end % chunk;
         phase[number] = match order {
             IndexOrder::Stored => before % chunk % extent,
-            IndexOrder::Reversed => (chunk - (lengths[number] + before) % chunk) % chunk % extent,
+            IndexOrder::Reversed => {
+                (chunk - (lengths[number] % chunk + before) % chunk) % chunk % extent
+            }
             IndexOrder::Listed(_) => 0,
         };
         if most > 0 {
             break;
         }
     }
-    (decodes <= MAX_DECODES).then(|| ChunkGrid::new(lengths, extents).with_phase(phase))
+    (decodes <= most_decodes).then(|| ChunkGrid::new(lengths, extents).with_phase(phase))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::IndexSet;
 
     fn orders(axes: [usize; 3]) -> [(usize, IndexOrder); 3] {
         axes.map(|axis| (axis, IndexOrder::Stored))
@@ -82,13 +91,12 @@ mod tests {
         let grid = ChunkGrid::new(vec![720, 181, 360], vec![24, 91, 180]);
         let all = Selection::all(grid.shape());
         let shape = |axes: &[(usize, IndexOrder)], bytes, least| {
-            let windows = windows(&grid, axes, &all, bytes, least)?;
+            let windows = windows(&grid, axes, &all, bytes, least, 16)?;
             Some(windows.chunk_shape().to_vec())
         };
         let by_place = orders([1, 2, 0]);
         assert_eq!(shape(&by_place, 4, 1), Some(vec![31, 360, 720]));
-        assert_eq!(shape(&by_place, 0, 1), Some(vec![91, 360, 720]));
-        assert_eq!(shape(&by_place, 0, 4), Some(vec![46, 360, 720]));
+        assert_eq!(shape(&by_place, 4, 8), Some(vec![23, 360, 720]));
         // A time is 260 KB.
         assert_eq!(shape(&orders([0, 1, 2]), 4, 1), Some(vec![120, 181, 360]));
         // Each latitude and each longitude by itself would decode all chunks 91 times 2 times.
@@ -99,6 +107,10 @@ mod tests {
             (0, IndexOrder::Stored),
         ];
         assert_eq!(shape(&listed, 4, 1), None);
+        // The first and the last chunk along time.
+        let ends = IndexSet::from_ranges(720, [0..1, 719..720]);
+        let ends = Selection::new(vec![ends, IndexSet::all(181), IndexSet::all(360)]);
+        assert_eq!(windows(&grid, &by_place, &ends, 4, 1, 14), None);
     }
 
     #[test]
@@ -107,7 +119,7 @@ mod tests {
         let all = Selection::all(grid.shape());
         let of = |order: IndexOrder| {
             let axes = [(0, order), (1, IndexOrder::Stored)];
-            let windows = windows(&grid, &axes, &all, 1, 3).unwrap();
+            let windows = windows(&grid, &axes, &all, 1, 3, 1).unwrap();
             windows.axis(0)
         };
         let ranges = |axis: crate::grid::AxisChunks| -> Vec<_> {
