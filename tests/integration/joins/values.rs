@@ -16,7 +16,7 @@ async fn aggregates_run_once_per_row_of_values() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[24, 5, 6], &[7, 5, 4])
         .with_dim_names(["time", "lat", "lon"]);
     let bytes = cells!(cells().map(|value| value.unwrap_or(f32::NAN)));
-    let (_folder, _, ctx) = sample(&[(spec, bytes)], ArrayOptions::new()).await;
+    let (folder, _, ctx) = sample(&[(spec, bytes)], ArrayOptions::new()).await;
     let axes = [("time", 24), ("lat", 5), ("lon", 6)];
     register_rows(
         &ctx,
@@ -47,7 +47,7 @@ async fn aggregates_run_once_per_row_of_values() {
                  JOIN {{t}} b ON b.time = a.time + lead AND b.lat = a.lat AND b.lon = a.lon \
                  JOIN {climate} c ON c.lat = a.lat AND c.lon = a.lon GROUP BY lead"
             ),
-            true,
+            false,
         ),
         (
             "SELECT n, lat, avg(value) FROM {t}, generate_series(1, 4) AS s(n) WHERE value % 5 < n GROUP BY n, lat".to_string(),
@@ -74,6 +74,27 @@ async fn aggregates_run_once_per_row_of_values() {
              GROUP BY e"
                 .to_string(),
             true,
+        ),
+        // Two groups of the same name.
+        (
+            "SELECT l.lat, v.lat, count(*) FROM {t} AS v, (VALUES (1), (2)) AS l(lat) GROUP BY l.lat, v.lat".to_string(),
+            true,
+        ),
+        (
+            "SELECT a.lat AS x, b.lat AS y, lead, count(*) FROM {t} a, (VALUES (1), (2)) AS l(lead), {t} b \
+             WHERE a.time = b.time AND a.lon = b.lon AND b.lat = a.lat + lead GROUP BY a.lat, b.lat, lead"
+                .to_string(),
+            true,
+        ),
+        // A hash join of all cells, and groups by values.
+        (
+            "SELECT lead, count(*) FROM {t} a JOIN {t} b ON a.value = b.value AND a.lat = b.lat, (VALUES (1), (2)) AS l(lead) GROUP BY lead"
+                .to_string(),
+            false,
+        ),
+        (
+            "SELECT lead, value, count(*) FROM {t}, (VALUES (1), (2)) AS l(lead) GROUP BY lead, value".to_string(),
+            false,
         ),
         // The rows of values are not told apart by the groups.
         (
@@ -115,4 +136,13 @@ async fn aggregates_run_once_per_row_of_values() {
         assert!(!expected.is_empty(), "{sql}");
         assert_eq!(found, expected, "{sql}");
     }
+    // The keys of the groups are the dimensions of the array.
+    let path = folder.path().join("copy.tet");
+    let copy = format!(
+        "COPY (SELECT th, lat, avg(value) AS x FROM v, (VALUES (1), (2)) AS l(th) WHERE value > th GROUP BY th, lat) TO '{}' STORED AS TET",
+        path.display()
+    );
+    rows(&ctx, &copy).await;
+    let counts = format!("SELECT th, count(*) FROM '{}' GROUP BY th", path.display());
+    assert_eq!(rows(&ctx, &counts).await, ["1 5", "2 5"]);
 }

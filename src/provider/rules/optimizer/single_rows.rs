@@ -9,12 +9,12 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::builder::project;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, lit, when};
-use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::prelude::cast;
 
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::plans::lineage::origin;
+use crate::provider::rules::optimizer::values::writes_groups;
 use crate::provider::scan::grid::blocks::MAX_READ;
 
 /// Replaces aggregations by all dimensions of an array by projections.
@@ -36,37 +36,45 @@ impl OptimizerRule for SingleRowGroups {
         "single_row_groups"
     }
 
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
     fn rewrite(
         &self,
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(aggregate) = &plan else {
-            return Ok(Transformed::no(plan));
-        };
-        if !has_single_rows(aggregate)? {
+        if writes_groups(&plan)? {
             return Ok(Transformed::no(plan));
         }
-        let groups = aggregate.group_expr.iter().map(|expr| (expr, true));
-        let functions = aggregate.aggr_expr.iter().map(|expr| (expr, false));
-        let columns = groups.chain(functions).zip(aggregate.schema.iter());
-        let columns = columns.map(|((expr, is_group), (qualifier, field))| {
-            let value = match is_group {
-                true => expr.clone(),
-                false => of_one_row(expr, field.data_type())?,
+        plan.transform_up_with_subqueries(|node| {
+            let LogicalPlan::Aggregate(aggregate) = &node else {
+                return Ok(Transformed::no(node));
             };
-            Some(value.alias_qualified(qualifier.cloned(), field.name()))
-        });
-        let Some(columns) = columns.collect::<Option<Vec<Expr>>>() else {
-            return Ok(Transformed::no(plan));
-        };
-        let input = Arc::unwrap_or_clone(Arc::clone(&aggregate.input));
-        project(input, columns).map(Transformed::yes)
+            Ok(match projection(aggregate)? {
+                Some(projection) => Transformed::yes(projection),
+                None => Transformed::no(node),
+            })
+        })
     }
+}
+
+/// Returns the groups as a projection of the rows; `None` if a group may have several rows, or a function is not supported.
+fn projection(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+    if !has_single_rows(aggregate)? {
+        return Ok(None);
+    }
+    let groups = aggregate.group_expr.iter().map(|expr| (expr, true));
+    let functions = aggregate.aggr_expr.iter().map(|expr| (expr, false));
+    let columns = groups.chain(functions).zip(aggregate.schema.iter());
+    let columns = columns.map(|((expr, is_group), (qualifier, field))| {
+        let value = match is_group {
+            true => expr.clone(),
+            false => of_one_row(expr, field.data_type())?,
+        };
+        Some(value.alias_qualified(qualifier.cloned(), field.name()))
+    });
+    let Some(columns) = columns.collect::<Option<Vec<Expr>>>() else {
+        return Ok(None);
+    };
+    project(aggregate.input.as_ref().clone(), columns).map(Some)
 }
 
 /// Returns `true` if the groups are by all dimensions of the only array below.

@@ -10,7 +10,6 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::builder::project;
 use datafusion::logical_expr::{Aggregate, Expr, Filter, Join, LogicalPlan, TableScan, Union, lit};
-use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::provider::catalog::settings::options::ReadOptions;
@@ -50,23 +49,29 @@ impl OptimizerRule for ExpandedValues {
         "expanded_values"
     }
 
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
     fn rewrite(
         &self,
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(aggregate) = &plan else {
+        if writes_groups(&plan)? {
             return Ok(Transformed::no(plan));
-        };
-        match expanded(aggregate)? {
-            Some(expanded) => Ok(Transformed::yes(expanded)),
-            None => Ok(Transformed::no(plan)),
         }
+        plan.transform_up_with_subqueries(|node| {
+            let LogicalPlan::Aggregate(aggregate) = &node else {
+                return Ok(Transformed::no(node));
+            };
+            Ok(match expanded(aggregate)? {
+                Some(expanded) => Transformed::yes(expanded),
+                None => Transformed::no(node),
+            })
+        })
     }
+}
+
+/// Returns `true` for `COPY`, which takes the keys of `GROUP BY` for the dimensions of an array.
+pub(super) fn writes_groups(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))
 }
 
 fn expanded(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
@@ -148,9 +153,12 @@ fn branch(
     let constants = constants.iter().chain(std::iter::repeat(&None));
     let columns = aggregate.schema.iter().zip(constants);
     let columns = columns.map(|((qualifier, field), constant)| match constant {
-        Some(value) => lit(value.clone()).alias_qualified(qualifier.cloned(), field.name()),
+        Some(value) => lit(value.clone()),
         None => Expr::Column(Column::new(qualifier.cloned(), field.name())),
     });
+    // Two groups may have the same name, and a union has no qualifiers.
+    let columns = columns.enumerate();
+    let columns = columns.map(|(number, column)| column.alias(format!("column{number}")));
     let columns: Vec<_> = columns.collect();
     project(plan, columns)
 }
@@ -184,30 +192,20 @@ fn only_values(plan: &LogicalPlan) -> Result<Option<Literals<'_>>> {
     let mut is_known = true;
     let mut has_arrays = false;
     plan.apply(|node| {
-        let mut next = TreeNodeRecursion::Continue;
         let is_volatile = |node: &LogicalPlan| node.expressions().iter().any(Expr::is_volatile);
         is_known &= !is_volatile(node);
         is_known &= match node {
             LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) | LogicalPlan::Filter(_) => {
                 true
             }
-            // The groups of other arrays, such as a climatology.
-            LogicalPlan::Aggregate(_) => {
-                next = TreeNodeRecursion::Jump;
-                !node.exists(|node| {
-                    Ok(match node {
-                        LogicalPlan::TableScan(scan) => !is_array(scan),
-                        LogicalPlan::Aggregate(_)
-                        | LogicalPlan::Projection(_)
-                        | LogicalPlan::Filter(_)
-                        | LogicalPlan::SubqueryAlias(_) => is_volatile(node),
-                        _ => true,
-                    })
-                })?
-            }
             LogicalPlan::Join(join) if join.join_type == JoinType::Inner => match values_of(join) {
                 Some((values, _)) => found.replace(values).is_none(),
-                None => true,
+                // Other joins would hash all cells again for each row.
+                None => join.on.iter().all(|(left, right)| {
+                    let left = left.column_refs().into_iter();
+                    let mut columns = left.chain(right.column_refs());
+                    columns.all(|column| !is_value(node, column))
+                }),
             },
             LogicalPlan::TableScan(scan) if is_array(scan) => {
                 has_arrays = true;
@@ -219,7 +217,7 @@ fn only_values(plan: &LogicalPlan) -> Result<Option<Literals<'_>>> {
                 .is_some_and(|values| std::ptr::eq(values.node, other)),
         };
         Ok(match is_known {
-            true => next,
+            true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Stop,
         })
     })?;
@@ -254,11 +252,19 @@ fn values_of(join: &Join) -> Option<(Literals<'_>, &LogicalPlan)> {
 
 /// Returns `true` if a column of a plan is a dimension of an array.
 fn is_dimension(plan: &LogicalPlan, column: &Column) -> bool {
-    let origin = origin(&[plan], column);
-    origin.is_some_and(|(provider, name)| {
-        let table = provider.downcast_ref::<ArrayTable>();
-        table.is_some_and(|table| table.source().dimensions().contains(&name.as_str()))
-    })
+    column_of_array(plan, column) == Some(true)
+}
+
+/// Returns `true` if a column of a plan is a value of an array.
+fn is_value(plan: &LogicalPlan, column: &Column) -> bool {
+    column_of_array(plan, column) == Some(false)
+}
+
+/// Returns `true` for a dimension of an array, `false` for a value, and `None` for a column that comes from elsewhere.
+fn column_of_array(plan: &LogicalPlan, column: &Column) -> Option<bool> {
+    let (provider, name) = origin(&[plan], column)?;
+    let table = provider.downcast_ref::<ArrayTable>()?.source();
+    Some(table.dimensions().contains(&name.as_str()))
 }
 
 /// Returns the value of a literal, possibly cast; `None` for other expressions.
