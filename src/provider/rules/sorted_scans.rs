@@ -22,6 +22,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+#[cfg(feature = "cluster")]
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::rules::ordered_groups::in_order_of_groups;
@@ -59,12 +60,7 @@ impl PhysicalOptimizerRule for SortedScans {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // Workers divide scans, but not those whose partitions matter.
-        let is_local = config
-            .extensions
-            .get::<ArraySettings>()
-            .is_none_or(|settings| settings.cluster.is_empty());
-        without_sorts(plan, is_local, true, false)
+        without_sorts(plan, is_local(config), true, false)
     }
 
     fn name(&self) -> &str {
@@ -74,6 +70,18 @@ impl PhysicalOptimizerRule for SortedScans {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Returns `true` if no workers run parts of the plan. They divide scans, but not those whose partitions matter.
+#[cfg(feature = "cluster")]
+fn is_local(config: &ConfigOptions) -> bool {
+    let settings = config.extensions.get::<ArraySettings>();
+    settings.is_none_or(|settings| settings.cluster.is_empty())
+}
+
+#[cfg(not(feature = "cluster"))]
+fn is_local(_config: &ConfigOptions) -> bool {
+    true
 }
 
 /// A sort key: the index of a column, and its direction.
