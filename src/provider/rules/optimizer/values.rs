@@ -188,6 +188,12 @@ struct Literals<'a> {
 /// Returns the values that arrays are combined with; `None` if there are none or several, or if the plan is anything but
 /// inner joins of arrays, with filters and projections.
 fn only_values(plan: &LogicalPlan) -> Result<Option<Literals<'_>>> {
+    // Other plans need not look at their tables.
+    let has_values =
+        |node: &LogicalPlan| matches!(node, LogicalPlan::Join(join) if values_of(join).is_some());
+    if !plan.exists(|node| Ok(has_values(node)))? {
+        return Ok(None);
+    }
     let mut found: Option<Literals<'_>> = None;
     let mut is_known = true;
     let mut has_arrays = false;
