@@ -83,7 +83,7 @@ impl IndexOrder {
         indices.len() as u64 == length && indices.iter().all(&mut is_new)
     }
 
-    /// Returns the index that is number `rank` in the order, along an axis of this length.
+    /// Returns the index with this rank in the order, along an axis of this length.
     pub fn index(&self, rank: u64, length: u64) -> u64 {
         match self {
             Self::Stored => rank,
@@ -92,7 +92,7 @@ impl IndexOrder {
         }
     }
 
-    /// Returns the indices whose numbers in the order are in a set.
+    /// Returns the indices whose ranks in the order are in a set.
     pub fn stored(&self, ranks: &IndexSet) -> IndexSet {
         let length = ranks.length();
         match self {
@@ -113,7 +113,7 @@ impl IndexOrder {
         }
     }
 
-    /// Returns the indices with these numbers in the order, along an axis of this length.
+    /// Returns the indices with these ranks in the order, along an axis of this length.
     pub fn indices(&self, ranks: Range<u64>, length: u64) -> IndexSet {
         match self {
             Self::Listed(_) if ranks == (0..length) => IndexSet::all(length),

@@ -72,7 +72,8 @@ impl PhysicalOptimizerRule for SortedScans {
     }
 }
 
-/// Returns `true` if no workers run parts of the plan. They divide scans, but not those whose partitions matter.
+/// Returns `true` if no workers run parts of the plan. Workers cannot divide a scan if an operator above relies on which rows are in
+/// the same partition.
 #[cfg(feature = "cluster")]
 fn is_local(config: &ConfigOptions) -> bool {
     let settings = config.extensions.get::<ArraySettings>();
@@ -87,8 +88,8 @@ fn is_local(_config: &ConfigOptions) -> bool {
 /// A sort key: the index of a column, and its direction.
 pub(super) type Key = (usize, SortOptions);
 
-/// Removes the sorts of a plan. `is_of_window` is `true` for the input of a window. `is_free` is `false` below operators that match the partitions of their inputs by the
-/// hash of their rows.
+/// Removes the sorts of a plan. `is_local` is `false` if workers run parts of the plan, and `is_of_window` is `true` for the input
+/// of a window. `is_free` is `false` below operators that match the partitions of several inputs by the hash of their rows.
 fn without_sorts(
     plan: Arc<dyn ExecutionPlan>,
     is_local: bool,
@@ -207,7 +208,7 @@ pub(super) fn sorted(
             replaced = scan.sorted_by(&order.keys)?;
         }
         if replaced.is_none() && !(order.may_be_few && order.is_filtered) {
-            // Decoding chunks again costs less than sorting all rows.
+            // Decoding a chunk several times takes less time than sorting its rows, unless few rows are left.
             let most_decodes = match order.is_filtered || order.is_optional {
                 true => 3,
                 false => 16,

@@ -14,7 +14,7 @@ use datafusion::prelude::cast;
 
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::plans::lineage::origin;
-use crate::provider::rules::optimizer::values::writes_groups;
+use crate::provider::rules::optimizer::values::replace_aggregates;
 use crate::provider::scan::grid::blocks::MAX_READ;
 
 /// Replaces aggregations by all dimensions of an array by projections.
@@ -41,18 +41,7 @@ impl OptimizerRule for SingleRowGroups {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if writes_groups(&plan)? {
-            return Ok(Transformed::no(plan));
-        }
-        plan.transform_up_with_subqueries(|node| {
-            let LogicalPlan::Aggregate(aggregate) = &node else {
-                return Ok(Transformed::no(node));
-            };
-            Ok(match projection(aggregate)? {
-                Some(projection) => Transformed::yes(projection),
-                None => Transformed::no(node),
-            })
-        })
+        replace_aggregates(plan, projection)
     }
 }
 

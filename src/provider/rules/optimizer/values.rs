@@ -39,8 +39,9 @@ const MAX_FILES: usize = 64;
 ///                                             Projection: 2 AS lead, ...
 /// ```
 ///
-/// A short series (`generate_series(1, 5)`) counts as values. All tables are arrays, and the aggregate is grouped by columns in which the rows of values differ. Values that other tables
-/// are joined with by keys or by ranges of dimensions are left alone: those joins look up the matches of all rows at once.
+/// A short series (`generate_series(1, 5)`) counts as values. The rule applies if all tables are arrays, and if the rows of values
+/// differ in the grouped columns. It does not apply to joins of values with arrays by keys or by ranges of dimensions, which look up
+/// the matches of all rows at once.
 #[derive(Debug, Default)]
 pub(crate) struct ExpandedValues;
 
@@ -54,24 +55,28 @@ impl OptimizerRule for ExpandedValues {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if writes_groups(&plan)? {
-            return Ok(Transformed::no(plan));
-        }
-        plan.transform_up_with_subqueries(|node| {
-            let LogicalPlan::Aggregate(aggregate) = &node else {
-                return Ok(Transformed::no(node));
-            };
-            Ok(match expanded(aggregate)? {
-                Some(expanded) => Transformed::yes(expanded),
-                None => Transformed::no(node),
-            })
-        })
+        replace_aggregates(plan, expanded)
     }
 }
 
-/// Returns `true` for `COPY`, which takes the keys of `GROUP BY` for the dimensions of an array.
-pub(super) fn writes_groups(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))
+/// Replaces the aggregations for which `replacement` returns another plan. `COPY` stays as it is, because it takes the keys of
+/// `GROUP BY` for the dimensions of an array.
+pub(super) fn replace_aggregates(
+    plan: LogicalPlan,
+    replacement: fn(&Aggregate) -> Result<Option<LogicalPlan>>,
+) -> Result<Transformed<LogicalPlan>> {
+    if plan.exists(|node| Ok(matches!(node, LogicalPlan::Copy(_))))? {
+        return Ok(Transformed::no(plan));
+    }
+    plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Aggregate(aggregate) = &node else {
+            return Ok(Transformed::no(node));
+        };
+        Ok(match replacement(aggregate)? {
+            Some(replaced) => Transformed::yes(replaced),
+            None => Transformed::no(node),
+        })
+    })
 }
 
 fn expanded(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {

@@ -73,7 +73,7 @@ impl CellOrder {
     }
 }
 
-/// The maximum number of indices along the axes of a window whose places are kept.
+/// The maximum number of indices, over all axes of a window, whose terms a reader keeps.
 const MAX_TERMS: u64 = 64 << 20;
 
 impl SortedGrid {

@@ -37,7 +37,7 @@ struct AxisTerms {
 
 impl AxisTerms {
     /// Returns the terms of the selected indices `set` along an axis, in an order of these indices. The window contains those
-    /// with the numbers `ranks` in the order.
+    /// with these ranks in the order.
     fn new(order: &IndexOrder, ranks: &Range<u64>, set: &IndexSet, stride: u32) -> Self {
         let index = |rank: u64| order.index(rank, set.length());
         let is_selected = |rank: &u64| set.contains(index(*rank));
