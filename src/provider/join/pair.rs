@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::{JoinType, Result};
+use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::JoinOn;
 
 use crate::grid::{Axis, Selection};
 use crate::provider::join::aligned::grid_of_largest;
-use crate::provider::join::reindexed::rule::Reindexed;
+use crate::provider::join::reindexed::rule::{Reindexed, is_small_beside};
 use crate::provider::join::side::Side;
 use crate::provider::source::GridSource;
 
@@ -23,8 +24,13 @@ pub(super) struct Pair<'a> {
     pub second: Arc<dyn GridSource>,
     /// The dimensions of the other input, as expressions over the columns of the first table.
     pub dimensions: Vec<Arc<dyn PhysicalExpr>>,
+    /// The join keys that are not dimensions of both inputs, such as values.
+    pub other_keys: JoinOn,
     /// Predicates over the columns of the first table that hold for cells with a match.
     pub bounds: Vec<Arc<dyn PhysicalExpr>>,
+    /// `true` if each selected cell of the input whose rows are kept is at indices that are selected in the other
+    /// input. If no rows are kept without a match or those of both inputs, it is true if both select the same cells.
+    pub is_everywhere: bool,
     /// `true` if the other input has axes of its own.
     pub is_reindexed: bool,
 }
@@ -33,13 +39,22 @@ impl<'a> Pair<'a> {
     /// Returns the inputs; `None` if the join has to stay.
     pub fn of(join: &HashJoinExec, left: &'a Side, right: &'a Side) -> Result<Option<Self>> {
         let kind = *join.join_type();
-        if is_on_all_dimensions(join, left, right)?
+        let kept = kept_side(kind);
+        if let Some(other_keys) = keys_beside_dimensions(join, left, right)?
             && have_same_axes(left.part.grid.axes(), right.part.grid.axes())
         {
             let grids = [left, right].map(|side| Arc::clone(&side.part.grid));
-            if !outputs_both(kind, &left.part.selection, &right.part.selection)
-                || grid_of_largest(&grids).is_none()
-            {
+            let is_everywhere = selects_all_of(kept, &left.part.selection, &right.part.selection);
+            let is_taken = is_everywhere
+                || match kind {
+                    JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => true,
+                    JoinType::Full => false,
+                    _ => match kept {
+                        Some(JoinSide::Left) => !is_small_beside(right, left),
+                        _ => !is_small_beside(left, right),
+                    },
+                };
+            if !is_taken || grid_of_largest(&grids).is_none() {
                 return Ok(None);
             }
             let axes = grids[0].axes().iter().enumerate();
@@ -49,35 +64,38 @@ impl<'a> Pair<'a> {
                 is_left_first: true,
                 dimensions: dimensions.collect(),
                 second: Arc::clone(&right.part.grid),
+                other_keys,
                 bounds: Vec::new(),
+                is_everywhere,
                 is_reindexed: false,
             }));
         }
         for is_left_first in [false, true] {
-            let (first, values, keeps_first) = match is_left_first {
-                true => (left, right, JoinType::Left),
-                false => (right, left, JoinType::Right),
+            let (first, values, side) = match is_left_first {
+                true => (left, right, JoinSide::Left),
+                false => (right, left, JoinSide::Right),
             };
-            if kind != JoinType::Inner && kind != keeps_first {
+            if kind != JoinType::Inner && kept != Some(side) {
                 continue;
             }
-            let keys = join.on().iter().cloned();
-            let keys = keys.map(|(of_left, of_right)| match is_left_first {
-                true => (of_right, of_left),
-                false => (of_left, of_right),
-            });
-            let keys = keys.collect();
-            let reindexed = Reindexed::of(values, first, &keys)?;
-            let reindexed = reindexed.filter(|reindexed| {
-                kind == JoinType::Inner
-                    || (reindexed.bounds.is_empty() && values.part.selection.is_all())
-            });
-            if let Some(reindexed) = reindexed {
+            let in_order = |(one, other)| match is_left_first {
+                true => (other, one),
+                false => (one, other),
+            };
+            let keys = join.on().iter().cloned().map(in_order).collect();
+            let keeps_all = !matches!(
+                kind,
+                JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
+            );
+            if let Some(reindexed) = Reindexed::of(values, first, &keys, keeps_all)? {
+                let other_keys = reindexed.other_keys.into_iter().map(in_order);
                 return Ok(Some(Self {
                     first,
                     is_left_first,
                     second: reindexed.grid,
                     dimensions: reindexed.dimensions,
+                    other_keys: other_keys.collect(),
+                    is_everywhere: reindexed.bounds.is_empty() && values.part.selection.is_all(),
                     bounds: reindexed.bounds,
                     is_reindexed: true,
                 }));
@@ -87,18 +105,39 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns `true` if the join keys are the dimensions of both sides, each paired with its
-/// counterpart.
-fn is_on_all_dimensions(join: &HashJoinExec, left: &Side, right: &Side) -> Result<bool> {
-    let mut keys = BTreeSet::new();
+/// Returns the side of which a join keeps rows that have no match, or returns each row at most once; `None` if it does
+/// neither or both.
+fn kept_side(kind: JoinType) -> Option<JoinSide> {
+    match kind {
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+            Some(JoinSide::Left)
+        }
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+            Some(JoinSide::Right)
+        }
+        JoinType::Inner | JoinType::Full => None,
+    }
+}
+
+/// Returns the join keys that are not dimensions of both sides, each paired with its counterpart; `None` if the other
+/// keys are not all dimensions.
+fn keys_beside_dimensions(
+    join: &HashJoinExec,
+    left: &Side,
+    right: &Side,
+) -> Result<Option<JoinOn>> {
+    let (mut dimensions, mut others) = (BTreeSet::new(), Vec::new());
     for (of_left, of_right) in join.on() {
         match (left.dimension(of_left)?, right.dimension(of_right)?) {
-            (Some(one), Some(other)) if one == other => keys.insert(one),
-            _ => return Ok(false),
-        };
+            (Some(one), Some(other)) if one == other => {
+                dimensions.insert(one);
+            }
+            _ => others.push((Arc::clone(of_left), Arc::clone(of_right))),
+        }
     }
-    let dimensions = left.part.grid.axes().len();
-    Ok(dimensions == right.part.grid.axes().len() && keys.into_iter().eq(0..dimensions))
+    let count = left.part.grid.axes().len();
+    let are_all = count == right.part.grid.axes().len() && dimensions.into_iter().eq(0..count);
+    Ok(are_all.then_some(others))
 }
 
 /// Returns `true` if every cell has exactly one match, at the same indices: all coordinates are
@@ -110,14 +149,13 @@ fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
     })
 }
 
-/// Returns `true` if the join outputs just the cells that are selected on both sides, and none that
-/// is selected on one side only.
-fn outputs_both(kind: JoinType, left: &Selection, right: &Selection) -> bool {
+/// Returns `true` if each cell that is selected on the side that is kept is selected on the other side, too. If no side
+/// is kept, this must be true of both.
+fn selects_all_of(kept: Option<JoinSide>, left: &Selection, right: &Selection) -> bool {
     let both = left.intersect(right);
-    match kind {
-        JoinType::Left => both == *left,
-        JoinType::Right => both == *right,
-        JoinType::Full => both == *left && both == *right,
-        _ => true,
+    match kept {
+        Some(JoinSide::Left) => both == *left,
+        Some(_) => both == *right,
+        None => both == *left && both == *right,
     }
 }

@@ -4,24 +4,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
-use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::common::{JoinSide, NullEquality, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::JoinOn;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::AlignedGrids;
+use crate::provider::join::matched_rows::{Input, MatchedRows, Matching};
 use crate::provider::join::pair::Pair;
 use crate::provider::join::side::Side;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::{InlinedInput, columns_in, may_fail, replace_columns};
+use crate::provider::plans::below::{InlinedInput, columns_in, replace_columns};
 use crate::provider::plans::conjunction::conjunction_opt;
+use crate::provider::plans::safety::may_fail;
 use crate::provider::rules::operators::replace_operators;
 use crate::provider::scan::grid::table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
@@ -33,8 +37,8 @@ use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 /// Either the axes of both arrays have equal coordinates, or the dimensions of one array are equal to expressions over
 /// dimensions of the other, such as `init + lead = time`.
 ///
-/// The rule leaves a join unchanged if coordinates repeat, if an outer join has rows without a match, or if
-/// chunks would be decoded many times.
+/// The rule leaves a join unchanged if coordinates repeat, if a full join has rows without a match, or if chunks would
+/// be decoded many times.
 ///
 /// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of
 /// [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates), which then computes aggregates
@@ -84,44 +88,21 @@ impl PhysicalOptimizerRule for ZipJoins {
 
 /// Returns the plan that replaces a join; `None` if the join has to stay.
 fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let kind = *join.join_type();
-    let is_taken = matches!(
-        kind,
-        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
-    );
-    if !is_taken || join.fetch().is_some() {
+    if join.fetch().is_some() || join.null_aware {
         return Ok(None);
     }
     let (Some(left), Some(right)) = (Side::of(join.left())?, Side::of(join.right())?) else {
         return Ok(None);
     };
     let options = left.below.node.plan().options;
-    // A conjunct below the null-filled side of an outer join removes rows of that side only. Their
-    // matches on the other side stay.
-    let fills_left = matches!(kind, JoinType::Right | JoinType::Full);
-    let fills_right = matches!(kind, JoinType::Left | JoinType::Full);
-    if right.below.node.plan().options != options
-        || (fills_left && !left.below.conjuncts.is_empty())
-        || (fills_right && !right.below.conjuncts.is_empty())
-        || (kind != JoinType::Inner && join.filter().is_some())
-    {
+    if right.below.node.plan().options != options {
         return Ok(None);
     }
     let Some(pair) = Pair::of(join, &left, &right)? else {
         return Ok(None);
     };
-    // The join condition would be evaluated on rows that the inputs filter out, and might fail
-    // there.
-    let leaves_rows_out = !(left.below.conjuncts.is_empty() && right.below.conjuncts.is_empty());
-    if leaves_rows_out
-        && join
-            .filter()
-            .is_some_and(|filter| may_fail(filter.expression()))
-    {
-        return Ok(None);
-    }
     let grids = [Arc::clone(&pair.first.part.grid), Arc::clone(&pair.second)];
-    let mut sides = [("left", fills_left), ("right", fills_right)];
+    let mut sides = ["left", "right"];
     if !pair.is_left_first {
         sides.reverse();
     }
@@ -156,25 +137,39 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         let changed = exprs.iter().map(|expr| change(side, expr));
         changed.collect::<Result<Vec<_>>>()
     };
-    let left_columns = all(&left, &left.below.columns)?;
-    let right_columns = all(&right, &right.below.columns)?;
-    let mut conjuncts = all(&left, &left.below.conjuncts)?;
-    conjuncts.extend(all(&right, &right.below.conjuncts)?);
-    if let Some(filter) = join.filter() {
-        if is_volatile(filter.expression()) {
-            return Ok(None);
-        }
-        let condition = replace_columns(filter.expression(), &|number| {
-            let column = filter.column_indices().get(number)?;
-            match column.side {
-                JoinSide::Left => left_columns.get(column.index).cloned(),
-                JoinSide::Right => right_columns.get(column.index).cloned(),
-                JoinSide::None => None,
-            }
-        })?;
-        conjuncts.extend(split_conjunction(&condition).into_iter().cloned());
+    let input = |side: &Side| -> Result<Input> {
+        Ok(Input {
+            columns: all(side, &side.below.columns)?,
+            conjuncts: all(side, &side.below.conjuncts)?,
+            filters: all(side, &side.below.node.plan().selected_by.filters)?,
+        })
+    };
+    let [left, right] = [input(&left)?, input(&right)?];
+    let bounds = pair.bounds.iter().map(of_first);
+    let columns = [&*left.columns, &*right.columns];
+    let matching = Matching {
+        keys: equalities(join, &pair.other_keys, columns)?,
+        filter: filter(join, columns)?,
+        bounds: bounds.collect::<Result<_>>()?,
+        is_everywhere: pair.is_everywhere,
+    };
+    if matching
+        .keys
+        .iter()
+        .chain(&matching.filter)
+        .any(is_volatile)
+    {
+        return Ok(None);
     }
-    let mut output: Vec<_> = left_columns.into_iter().chain(right_columns).collect();
+    let rows = MatchedRows::of(*join.join_type(), left, right, matching, &schema)?;
+    let Some(MatchedRows {
+        mut output,
+        mut conjuncts,
+        filters,
+    }) = rows
+    else {
+        return Ok(None);
+    };
     if let Some(projection) = &join.projection {
         output = projection.iter().map(|n| Arc::clone(&output[*n])).collect();
     }
@@ -186,14 +181,6 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         return Ok(None);
     }
 
-    let mut filters = pair
-        .bounds
-        .iter()
-        .map(of_first)
-        .collect::<Result<Vec<_>>>()?;
-    for side in [&left, &right] {
-        filters.extend(all(side, &side.below.node.plan().selected_by.filters)?);
-    }
     if pair.is_reindexed {
         // A filter over one dimension may have become a filter over several, which selects too many cells.
         let over_several = filters.iter().filter(|filter| {
@@ -251,6 +238,44 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         dynamic_filter: None,
     };
     plan_of(rows, &join.schema()).map(Some)
+}
+
+/// Returns the equalities of join keys. `columns` are the expressions of the columns of both inputs.
+fn equalities(
+    join: &HashJoinExec,
+    keys: &JoinOn,
+    columns: [&[Arc<dyn PhysicalExpr>]; 2],
+) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    let over =
+        |side: usize, expr| replace_columns(expr, &|number| columns[side].get(number).cloned());
+    let equals = match join.null_equality() {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
+    let equalities = keys.iter().map(|(left, right)| {
+        let equality = BinaryExpr::new(over(0, left)?, equals, over(1, right)?);
+        Ok(Arc::new(equality) as _)
+    });
+    equalities.collect()
+}
+
+/// Returns the conjuncts of the filter of a join. `columns` are the expressions of the columns of both inputs.
+fn filter(
+    join: &HashJoinExec,
+    columns: [&[Arc<dyn PhysicalExpr>]; 2],
+) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    let Some(filter) = join.filter() else {
+        return Ok(Vec::new());
+    };
+    let condition = replace_columns(filter.expression(), &|number| {
+        let column = filter.column_indices().get(number)?;
+        match column.side {
+            JoinSide::Left => columns[0].get(column.index).cloned(),
+            JoinSide::Right => columns[1].get(column.index).cloned(),
+            JoinSide::None => None,
+        }
+    })?;
+    Ok(split_conjunction(&condition).into_iter().cloned().collect())
 }
 
 /// Replaces the join below a projection by a scan of the columns that the projection uses, if all columns of the
@@ -312,24 +337,18 @@ fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn 
     rows.over_narrowed(rows.node.clone().into_exec(), &read, schema)
 }
 
-/// Returns the attributes of both grids under distinct names, nullable where the join may fill in
-/// nulls. `sides` has the name of each side of the join, and `true` if the join may fill in its attributes.
-fn attributes(grids: &[Arc<dyn GridSource>; 2], sides: [(&str, bool); 2]) -> Vec<FieldRef> {
-    let mut taken: BTreeSet<String> = grids[0]
-        .axes()
-        .iter()
-        .map(|axis| axis.name().into())
-        .collect();
+/// Returns the attributes of both grids under distinct names. `sides` are the names of the sides of the join.
+fn attributes(grids: &[Arc<dyn GridSource>; 2], sides: [&str; 2]) -> Vec<FieldRef> {
+    let axes = grids[0].axes().iter();
+    let mut taken: BTreeSet<String> = axes.map(|axis| axis.name().into()).collect();
     let mut attributes = Vec::new();
-    for (grid, (side, is_nullable)) in grids.iter().zip(sides) {
+    for (grid, side) in grids.iter().zip(sides) {
         for field in grid.attributes() {
             let mut name = format!("{side}.{}", field.name());
             while !taken.insert(name.clone()) {
                 name.push('_');
             }
-            let field = Field::with_name(field.as_ref().clone(), name);
-            let is_nullable = is_nullable || field.is_nullable();
-            attributes.push(Arc::new(field.with_nullable(is_nullable)));
+            attributes.push(Arc::new(Field::with_name(field.as_ref().clone(), name)));
         }
     }
     attributes

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -255,29 +254,4 @@ pub(crate) fn moved(
         let index = kept.binary_search(&number).ok()?;
         Some(Arc::new(Column::new(schema.field(index).name(), index)))
     })
-}
-
-/// Returns `true` if an expression may fail on some values: it divides by a value that may be zero,
-/// casts, or calls a function.
-pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.exists(|expr| Ok(expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>()))
-        .unwrap_or(true)
-        || divides(expr)
-}
-
-/// Returns `true` if an expression divides by a value that may be zero.
-pub(crate) fn divides(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.exists(|expr| {
-        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
-            return Ok(false);
-        };
-        let divisor = binary.right().downcast_ref::<Literal>();
-        let is_zero = |divisor: &Literal| {
-            let zero = ScalarValue::new_zero(&divisor.value().data_type());
-            zero.is_ok_and(|zero| zero == *divisor.value())
-        };
-        Ok(matches!(binary.op(), Operator::Divide | Operator::Modulo)
-            && divisor.is_none_or(is_zero))
-    })
-    .unwrap_or(true)
 }

@@ -9,4 +9,5 @@ pub(crate) mod identity;
 pub mod last_rows;
 pub mod lineage;
 pub mod planned_reads;
+pub(crate) mod safety;
 pub(crate) mod words;

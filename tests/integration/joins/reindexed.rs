@@ -104,10 +104,20 @@ async fn joins_on_expressions_over_dimensions_become_one_scan() {
         ("SELECT f.lead, t.value FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
         ("SELECT f.lead, t.* FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
         ("SELECT t.time, f.value - t.value FROM f JOIN t ON abs(f.init) = t.time AND f.lat = t.lat".into(), true),
-        // Cells without a match between those that have one, or in an outer join.
+        // Cells without a match, and conditions beside the dimensions.
+        (format!("SELECT f.*, t.* FROM f LEFT JOIN short t {ON}"), true),
+        (format!("SELECT f.*, t.* FROM f LEFT JOIN (SELECT * FROM t WHERE lat >= 0 AND time > 5) t {ON}"), true),
+        (format!("SELECT t.*, f.* FROM short t RIGHT JOIN f {ON} AND t.value > f.value AND t.lat > -20"), true),
+        (format!("SELECT f.lead, count(t.time), sum(t.value) FROM f LEFT JOIN short t {ON} WHERE f.lat > -20 GROUP BY f.lead"), true),
+        (format!("SELECT f.init, f.lead FROM f JOIN t {ON} AND t.value = f.value"), true),
+        ("SELECT f.* FROM f WHERE EXISTS (SELECT 1 FROM short t WHERE f.init + f.lead = t.time AND f.lat = t.lat)".into(), true),
+        ("SELECT f.* FROM f WHERE NOT EXISTS (SELECT 1 FROM short t WHERE f.init + f.lead = t.time AND f.lat = t.lat AND t.value > 20)"
+            .into(), true),
+        ("SELECT f.* FROM f WHERE f.value > 50 OR EXISTS (SELECT 1 FROM short t WHERE f.init + f.lead = t.time AND f.lat = t.lat)"
+            .into(), true),
+        ("SELECT time, lat, value FROM t EXCEPT SELECT time, lat, value FROM short WHERE lat <> 0".into(), true),
+        // Cells without a match between those that have one.
         (format!("SELECT f.*, t.value FROM f JOIN gap t {ON}"), false),
-        (format!("SELECT f.*, t.value FROM f LEFT JOIN short t {ON}"), false),
-        (format!("SELECT f.*, t.value FROM f LEFT JOIN (SELECT * FROM t WHERE lat > 0) t {ON}"), false),
         (format!("SELECT f.*, t.value FROM f RIGHT JOIN t {ON}"), false),
         (format!("SELECT f.*, t.value FROM f FULL JOIN t {ON}"), false),
         // Several matches, keys that share a dimension, dimensions without a key, keys that use values, and other joins.
@@ -115,7 +125,9 @@ async fn joins_on_expressions_over_dimensions_become_one_scan() {
         ("SELECT f.*, t.value FROM f JOIN t ON f.init + f.lead = t.time AND f.init - 4 = t.lat".into(), false),
         ("SELECT f.*, t.value FROM f JOIN t ON f.init + f.lead = t.time".into(), false),
         ("SELECT f.*, t.value FROM f JOIN t ON f.value = t.time AND f.lat = t.lat".into(), false),
-        (format!("SELECT f.* FROM f LEFT SEMI JOIN t {ON}"), false),
+        (format!("SELECT f.* FROM f LEFT SEMI JOIN t {ON}"), true),
+        (format!("SELECT t.* FROM t LEFT SEMI JOIN f {ON}"), false),
+        (format!("SELECT t.* FROM t LEFT ANTI JOIN f {ON}"), false),
         (format!("SELECT f.*, t.value FROM (SELECT * FROM f ORDER BY lead LIMIT 3) f JOIN t {ON}"), false),
         // An array that is repeated.
         ("SELECT f.*, t.value FROM f JOIN (SELECT * FROM small WHERE time < 5) t ON f.lead = t.time AND f.lat = t.lat".into(), false),

@@ -8,7 +8,7 @@ use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session};
 
 /// Answers that do not depend on arrays.
-const ANSWERS: [(&str, &[&str]); 68] = [
+const ANSWERS: [(&str, &[&str]); 69] = [
     // The quantiles 0 and 1 of groups with NaN, which is above all numbers.
     (
         "SELECT g, quantile(x, 0), quantile(x, 1) FROM (VALUES (0, 1.0), (0, 5.0), (0, CAST('NaN' AS DOUBLE)), (0, 3.0),
@@ -87,6 +87,11 @@ const ANSWERS: [(&str, &[&str]); 68] = [
     (
         "SELECT x, CASE WHEN x <> 0 THEN 100 / x > 3 ELSE true END FROM (VALUES (0), (5), (50)) AS t(x) ORDER BY x",
         &["0 true", "5 true", "50 false"],
+    ),
+    (
+        "SELECT i, CASE WHEN t < '2000-01-01' THEN t + INTERVAL '100 years' > '2050-01-01' ELSE false END
+         FROM (VALUES (1, TIMESTAMP '1999-01-01'), (2, TIMESTAMP '2262-01-01'), (3, NULL)) AS v(i, t) ORDER BY i",
+        &["1 true", "2 false", "3 false"],
     ),
     // Windows over a join, partitioned by one of its keys.
     (

@@ -11,7 +11,7 @@ use crate::grid::IndexSet;
 use crate::provider::aggregate::plan::axis_pairs::{GroupPair, pair_of};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::evaluate;
-use crate::provider::plans::below::may_fail;
+use crate::provider::plans::safety::may_fail;
 use crate::provider::source::GridSelection;
 
 /// The maximum number of coordinates on which expressions are evaluated while a query is planned.

@@ -19,8 +19,9 @@ use crate::provider::join::lookup::key_positions::{KeyPositions, holds};
 use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::reindexed::{ReindexedGrid, lengths};
 use crate::provider::join::side::Side;
-use crate::provider::plans::below::{may_fail, replace_columns};
+use crate::provider::plans::below::replace_columns;
 use crate::provider::plans::identity::Identity;
+use crate::provider::plans::safety::may_fail;
 use crate::provider::source::GridSource;
 
 /// Arrays that have at most one cell for so many of the other array are collected by a lookup join, which can
@@ -39,20 +40,21 @@ pub(in crate::provider::join) struct Reindexed {
     /// Predicates over the columns of the other side's table that hold for its cells that have a match.
     /// Empty if all selected cells have one.
     pub bounds: Vec<Arc<dyn PhysicalExpr>>,
+    /// The join keys that are not dimensions of the array, or not expressions over dimensions of the other side.
+    pub other_keys: JoinOn,
 }
 
 impl Reindexed {
     /// Returns the array `values` on the axes of `other`. `on` are the join keys of both. Returns `None` if
     ///
-    /// - the keys of `values` are not its dimensions, one each, or the other keys are not expressions over
-    ///   dimensions, each over its own,
+    /// - no keys are all dimensions of `values`, each equal to an expression over dimensions of its own,
     /// - coordinates of `values` repeat, or the cells without a match are not those outside the range of its coordinates,
     /// - a filter on `values` may fail, or
     /// - more cells would be decoded than by reading both arrays.
-    pub fn of(values: &Side, other: &Side, on: &JoinOn) -> Result<Option<Self>> {
-        let [own_cells, cells] =
-            [values, other].map(|side| side.part.selection.count().unwrap_or(u64::MAX));
-        if own_cells <= cells / MAX_REPEATED || cells == 0 {
+    ///
+    /// `keeps_all` tells that cells of the other side without a match are read as well.
+    pub fn of(values: &Side, other: &Side, on: &JoinOn, keeps_all: bool) -> Result<Option<Self>> {
+        if is_small_beside(values, other) {
             return Ok(None);
         }
         if values
@@ -66,7 +68,7 @@ impl Reindexed {
         {
             return Ok(None);
         }
-        let Some(dimensions) = dimensions(values, other, on)? else {
+        let Some((dimensions, other_keys)) = dimensions(values, other, on)? else {
             return Ok(None);
         };
         let schema = other.below.node.source().schema();
@@ -88,7 +90,7 @@ impl Reindexed {
             positions.push(found.positions);
         }
         let chunks = values.part.grid.chunk_grid();
-        let (decoded, largest) = decoded_cells(&positions, &other.part.grid, chunks);
+        let (decoded, largest) = decoded_cells(&positions, &other.part.grid, chunks, keeps_all);
         let by_both: f64 = [values, other].into_iter().map(read_cells).sum();
         if decoded > by_both || largest > MAX_CELLS {
             return Ok(None);
@@ -100,33 +102,47 @@ impl Reindexed {
             grid: Arc::new(grid),
             dimensions,
             bounds,
+            other_keys,
         }))
     }
 }
 
-/// Returns the dimensions of `values` as expressions over the columns of the other side's table; `None` if the join
-/// keys do not give one for each, or if two of them share a dimension.
-fn dimensions(
-    values: &Side,
-    other: &Side,
-    on: &JoinOn,
-) -> Result<Option<Vec<Arc<dyn PhysicalExpr>>>> {
+/// Returns `true` if an array has so few selected cells that a lookup join collects them, or the other side has none.
+pub(in crate::provider::join) fn is_small_beside(values: &Side, other: &Side) -> bool {
+    let [own, cells] = [values, other].map(|side| side.part.selection.count().unwrap_or(u64::MAX));
+    own <= cells / MAX_REPEATED || cells == 0
+}
+
+/// Dimensions as expressions over the columns of another table, and join keys that are none.
+type Dimensions = (Vec<Arc<dyn PhysicalExpr>>, JoinOn);
+
+/// Returns the dimensions of `values` as expressions over the columns of the other side's table, no two of which share a
+/// dimension, and the other join keys; `None` if the keys do not give one for each.
+fn dimensions(values: &Side, other: &Side, on: &JoinOn) -> Result<Option<Dimensions>> {
     let axes = other.part.grid.axes().len();
     let mut taken = BTreeSet::new();
     let mut dimensions = vec![None; values.part.grid.axes().len()];
+    let mut other_keys = Vec::new();
     for (own, key) in on {
-        let key = replace_columns(key, &|number| other.below.columns.get(number).cloned())?;
-        let used: BTreeSet<usize> = collect_columns(&key).iter().map(Column::index).collect();
-        let is_apart = used.iter().all(|axis| *axis < axes && taken.insert(*axis));
-        if !is_apart || used.is_empty() || is_volatile(&key) {
+        let over_other = replace_columns(key, &|number| other.below.columns.get(number).cloned())?;
+        let used = collect_columns(&over_other);
+        let used: BTreeSet<usize> = used.iter().map(Column::index).collect();
+        let is_apart = used
+            .iter()
+            .all(|axis| *axis < axes && !taken.contains(axis));
+        if is_volatile(&over_other) {
             return Ok(None);
         }
         match values.dimension(own)? {
-            Some(axis) if dimensions[axis].is_none() => dimensions[axis] = Some(key),
-            _ => return Ok(None),
+            Some(axis) if dimensions[axis].is_none() && is_apart && !used.is_empty() => {
+                dimensions[axis] = Some(over_other);
+                taken.extend(used);
+            }
+            _ => other_keys.push((Arc::clone(own), Arc::clone(key))),
         }
     }
-    Ok(dimensions.into_iter().collect())
+    let dimensions: Option<Vec<_>> = dimensions.into_iter().collect();
+    Ok(dimensions.map(|dimensions| (dimensions, other_keys)))
 }
 
 /// Declares a key non-null: it equals a coordinate.
@@ -150,11 +166,13 @@ fn read_cells(side: &Side) -> f64 {
 }
 
 /// Returns the approximate number of cells that are decoded if an array with these `chunks` is read by the windows of
-/// `grid`, for all windows together, and for the largest. A chunk is decoded once for each window that reads from it.
+/// `grid`, for all windows together, and for the largest. A chunk is decoded once for each window that reads from it. Windows
+/// without a match read the first chunk if `keeps_all` is `true`.
 fn decoded_cells(
     positions: &[KeyTerms],
     grid: &Arc<dyn GridSource>,
     chunks: &ChunkGrid,
+    keeps_all: bool,
 ) -> (f64, f64) {
     let windows = grid.chunk_grid();
     let (mut cells, mut largest) = (1.0, 1.0);
@@ -181,7 +199,9 @@ fn decoded_cells(
             let (first, last) = ranges[window as usize].get_or_insert((index, index));
             (*first, *last) = (index.min(*first), index.max(*last));
         }
-        let touched = ranges.into_iter().flatten().map(|(first, last)| {
+        let ranges = ranges.into_iter();
+        let ranges = ranges.filter_map(|range| range.or(keeps_all.then_some((0, 0))));
+        let touched = ranges.map(|(first, last)| {
             let touched = chunks.chunk_at(first)..chunks.chunk_at(last) + 1;
             let span = chunks.span(&touched);
             (span.end - span.start) as f64

@@ -7,7 +7,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit};
 
-use crate::provider::aggregate::plan::conditional::{TOTAL, is_safe_cast};
+use crate::provider::plans::safety::{TOTAL, is_safe_cast};
 
 /// Functions that do not fail on any value of their arguments.
 const NEVER_FAIL: [&str; 22] = [
@@ -76,7 +76,8 @@ impl FunctionRewrite for GuardedBranches {
     }
 }
 
-/// Returns `true` if an expression divides integers by a value that may be zero, casts, or calls a function that may fail.
+/// Returns `true` if an expression divides integers by a value that may be zero, casts, calls a function that may fail, or adds
+/// or multiplies times or decimals.
 fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let is_floating = |expr: &Expr| {
         let data_type = expr.get_type(schema);
@@ -89,6 +90,15 @@ fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
                 right,
                 ..
             }) => !is_nonzero(right) && !is_floating(part),
+            // Times, intervals and decimals are checked for overflow.
+            Expr::BinaryExpr(BinaryExpr {
+                op: Operator::Plus | Operator::Minus | Operator::Multiply,
+                ..
+            })
+            | Expr::Negative(_) => {
+                let result = part.get_type(schema)?;
+                !(result.is_integer() || result.is_floating())
+            }
             Expr::Cast(cast) => {
                 let from = cast.expr.get_type(schema)?;
                 !is_safe_cast(&from, cast.field.data_type())

@@ -27,7 +27,8 @@ use crate::provider::join::lookup::keys::{KeyTerms, NO_KEY};
 use crate::provider::join::lookup::rule::joined::Joined;
 use crate::provider::join::side::Side;
 use crate::provider::planning::dynamic::is_dynamic;
-use crate::provider::plans::below::{columns_in, divides, replace_columns};
+use crate::provider::plans::below::{columns_in, replace_columns};
+use crate::provider::plans::safety::divides;
 
 /// The conditions of a join over the dimensions of an array and the columns of its build side,
 /// such as `lat BETWEEN south AND north AND lon BETWEEN west AND east`.

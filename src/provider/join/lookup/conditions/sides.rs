@@ -11,7 +11,8 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 #[cfg(feature = "geo")]
 use crate::provider::join::lookup::conditions::geometry;
-use crate::provider::plans::below::{columns_in, divides, replace_columns};
+use crate::provider::plans::below::{columns_in, replace_columns};
+use crate::provider::plans::safety::divides;
 
 /// The two sides of a comparison.
 pub(super) struct Sides {
