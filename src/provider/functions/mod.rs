@@ -8,10 +8,10 @@
 //! | `norm_l2(value)` | the square root of the sum of squares, as a double |
 //! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
 //! | `approx_distinct(value)` | the approximate number of distinct values: [`approx_distinct`] |
-//! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
+//! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`order_statistics::quantile`] |
 //!
 //! `string_agg` is DataFusion's with bounded texts: [`string_agg`]. `median` is DataFusion's, with less
-//! memory: [`mod@median`]. `min` and `max` are DataFusion's,
+//! memory: [`order_statistics::median`]. `min` and `max` are DataFusion's,
 //! except for groups with infinities or NaN: [`extremes`]. So is `corr`, except for groups with a large mean, and so are
 //! `covar_pop`, `covar_samp` and `regr_slope` and its like, which are faster for many groups: [`correlation`].
 //!
@@ -29,7 +29,6 @@
 
 pub mod approx_distinct;
 pub mod bounded;
-pub(crate) mod collected;
 pub mod comparisons;
 pub mod correlation;
 pub mod extreme_argument;
@@ -40,11 +39,10 @@ mod forwarding;
 pub(crate) mod geometry;
 pub mod haversine;
 pub mod histogram;
-pub mod median;
 pub mod memory;
 pub mod nearest;
+pub mod order_statistics;
 pub mod powers;
-pub mod quantile;
 pub mod string_agg;
 pub mod times;
 
@@ -58,11 +56,11 @@ use crate::provider::functions::extremes::Extreme;
 use crate::provider::functions::fast_power::FastPower;
 use crate::provider::functions::haversine::Haversine;
 use crate::provider::functions::histogram::Histogram;
-use crate::provider::functions::median::Median;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::Nearest;
+use crate::provider::functions::order_statistics::median::Median;
+use crate::provider::functions::order_statistics::quantile::Quantile;
 use crate::provider::functions::powers::{Power, PowerSum};
-use crate::provider::functions::quantile::Quantile;
 use crate::provider::functions::string_agg::StringAgg;
 use crate::provider::functions::times::duration_parts::DatePart;
 use crate::provider::functions::times::wide_times::WideTimes;

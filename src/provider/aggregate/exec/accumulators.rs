@@ -18,8 +18,8 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
-use crate::provider::functions::collected::{absorb, double_up_to, split};
 use crate::provider::functions::extremes::is_max;
+use crate::provider::functions::order_statistics::collected::{absorb, double_up_to, split};
 use crate::provider::planning::mask::mask;
 use crate::provider::plans::safety::is_safe;
 

@@ -2,24 +2,35 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::iter::repeat_n;
 use std::mem::{size_of_val, take};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, ListArray, PrimitiveArray,
+    Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, PrimitiveArray, PrimitiveBuilder,
 };
-use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{
-    ArrowPrimitiveType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+
+use crate::provider::functions::order_statistics::columns::{kept_rows, lists};
+use crate::provider::functions::order_statistics::spaced_rows::{MAX_STRIDE, SpacedRows};
 
 /// The default of [`Collected::doubled`].
 const DOUBLED: usize = 4096;
 /// The minimum size in bytes of an accumulator that is split.
 const MIN_SPLIT_BYTES: usize = 1 << 20;
+/// The minimum number of groups for which rows of evenly spaced groups are kept as such.
+const MIN_GROUPS: usize = 1 << 14;
+/// The minimum number of such rows.
+const MIN_RUN: usize = 16;
+/// The approximate number of values that are distributed among their groups at a time, if [`MAX_RANGES`] suffice.
+const DISTRIBUTED: usize = 1 << 16;
+/// The maximum number of ranges of groups.
+const MAX_RANGES: usize = 8192;
 
 /// Calls a macro with each type of numbers that [`Collected`] is used for.
 macro_rules! for_each_number {
@@ -54,6 +65,10 @@ pub(super) struct Collected<T: ArrowPrimitiveType> {
     /// The parameter of the statistic, such as the fraction of a quantile.
     parameter: f64,
     values: Vec<Vec<T::Native>>,
+    /// More values, which are not distributed among the groups yet.
+    rows: SpacedRows<T::Native>,
+    /// The rows of an accumulator that was split, and the group among them that is the first one here. The rows are sorted.
+    shared: Option<(Arc<SpacedRows<T::Native>>, usize)>,
     /// The values of absorbed accumulators, by accumulator and group.
     absorbed: Vec<Vec<Vec<T::Native>>>,
     /// The sum of the capacities of the groups' vectors, each after its next growth.
@@ -68,6 +83,8 @@ impl<T: ArrowPrimitiveType> Collected<T> {
             statistic,
             parameter,
             values: Vec::new(),
+            rows: SpacedRows::default(),
+            shared: None,
             absorbed: Vec::new(),
             capacity: 0,
             doubled: DOUBLED,
@@ -108,21 +125,44 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         self.values
             .resize_with(count.max(self.values.len()), Vec::new);
         let column = column.as_primitive::<T>();
-        if column.null_count() > 0 || wanted.is_some() {
-            let is_wanted =
-                |row| wanted.is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row));
-            for (row, group) in groups.iter().enumerate() {
-                if column.is_valid(row) && is_wanted(row) {
-                    self.extend(*group, &[column.value(row)]);
+        let kept = kept_rows(column, wanted);
+        let values = column.values();
+        match kept {
+            None => self.append_rows(values, groups),
+            Some(kept) => {
+                for (start, end) in kept.set_slices() {
+                    self.append_rows(&values[start..end], &groups[start..end]);
                 }
             }
-            return;
         }
-        let mut rest = column.values().as_ref();
-        for run in groups.chunk_by(|one, other| one == other) {
-            let (values, others) = rest.split_at(run.len());
-            self.extend(run[0], values);
-            rest = others;
+    }
+
+    /// Adds the values of rows.
+    fn append_rows(&mut self, mut values: &[T::Native], mut groups: &[usize]) {
+        let has_many_groups = self.values.len() >= MIN_GROUPS;
+        while let Some(first) = groups.first() {
+            let next = groups.get(1).and_then(|next| next.checked_sub(*first));
+            let stride = next.filter(|stride| *stride <= MAX_STRIDE);
+            let count = stride.map_or(1, |stride| {
+                let is_next = |pair: &&[usize]| pair[1] == pair[0].wrapping_add(stride);
+                1 + groups.windows(2).take_while(is_next).count()
+            });
+            let run = &values[..count];
+            match stride {
+                Some(0) => self.extend(*first, run),
+                Some(stride) if has_many_groups && count >= MIN_RUN => {
+                    self.rows.push(*first, stride, run);
+                }
+                _ => self.extend_each(&groups[..count], run),
+            }
+            (values, groups) = (&values[count..], &groups[count..]);
+        }
+    }
+
+    /// Adds one value to each group.
+    fn extend_each(&mut self, groups: &[usize], values: &[T::Native]) {
+        for (group, value) in groups.iter().zip(values) {
+            self.extend(*group, &[*value]);
         }
     }
 
@@ -155,9 +195,11 @@ impl<T: ArrowPrimitiveType> Collected<T> {
 
     /// Adds the values of another accumulator without copying them.
     fn absorb(&mut self, mut other: Self) {
+        other.distribute_shared();
         self.capacity += other.capacity;
         self.absorbed.append(&mut other.absorbed);
         self.absorbed.push(other.values);
+        self.rows.append(other.rows);
     }
 
     /// Moves the absorbed values of a group to its other values.
@@ -183,8 +225,12 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         all.for_each(|values| values.resize_with(groups, Vec::new));
         let length = groups.div_ceil(parts.max(1)).max(1);
         let starts = (0..groups).step_by(length).rev();
+        self.distribute_shared();
+        self.rows.sort();
+        let rows = Arc::new(take(&mut self.rows));
         let split = starts.map(|start| Self {
             values: self.values.split_off(start),
+            shared: (!rows.is_empty()).then(|| (Arc::clone(&rows), start)),
             absorbed: others
                 .iter_mut()
                 .map(|values| values.split_off(start))
@@ -195,11 +241,28 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         split.into_iter().rev().collect()
     }
 
-    fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
+    /// Distributes shared rows among the groups.
+    fn distribute_shared(&mut self) {
+        if let Some((rows, first)) = self.shared.take() {
+            let groups = first..first + self.values.len();
+            rows.for_each_in(groups, |group, value| self.extend(group, &[value]));
+        }
+    }
+
+    /// Returns the number of groups, and makes room for the values of each.
+    fn count_groups(&mut self) -> usize {
         let groups = self.absorbed.iter().map(Vec::len);
         let groups = groups.fold(self.values.len(), usize::max);
         self.values.resize_with(groups, Vec::new);
-        (0..self.values.len()).for_each(|group| self.unite(group));
+        groups
+    }
+
+    /// Gives each group its values, and takes those of some groups.
+    fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
+        let groups = self.count_groups();
+        self.distribute_shared();
+        take(&mut self.rows).drain(|group, value| self.extend(group, &[value]));
+        (0..groups).for_each(|group| self.unite(group));
         self.absorbed.clear();
         let taken = emit_to.take_needed(&mut self.values);
         let capacities = self.values.iter().map(Vec::capacity);
@@ -208,18 +271,41 @@ impl<T: ArrowPrimitiveType> Collected<T> {
         taken
     }
 
-    fn lists(&self, mut values: Vec<Vec<T::Native>>) -> ArrayRef {
-        let offsets = OffsetBuffer::from_lengths(values.iter().map(Vec::len));
-        let all = match values.as_mut_slice() {
-            // The values of a single group are not copied.
-            [values] => PrimitiveArray::<T>::new(take(values).into(), None),
-            _ => PrimitiveArray::<T>::from_iter_values(values.into_iter().flatten()),
-        };
-        let item = Arc::new(Field::new_list_field(T::DATA_TYPE, true));
-        Arc::new(ListArray::new(item, offsets, Arc::new(all), None))
+    /// Takes all values, and calls `add` with those of each group. Distributes the rows among some groups at a time.
+    fn take_each(&mut self, mut add: impl FnMut(&mut [T::Native])) {
+        let (rows, first) = self.shared.take().unwrap_or_else(|| {
+            let mut rows = take(&mut self.rows);
+            rows.sort();
+            (Arc::new(rows), 0)
+        });
+        let mut groups = self.take(EmitTo::All);
+        let total = rows.count(first..first + groups.len());
+        let most = DISTRIBUTED.max(total / MAX_RANGES);
+        let step = most * groups.len() / total.max(1);
+        let step = step.clamp(MAX_STRIDE, groups.len().max(MAX_STRIDE));
+        let mut distributed = vec![Vec::new(); step.min(groups.len())];
+        let mut start = 0;
+        while start < groups.len() {
+            let mut end = groups.len().min(start + step);
+            // Some groups have more values than others.
+            while end - start > 1 && rows.count(first + start..first + end) > 4 * most {
+                end = start + (end - start) / 2;
+            }
+            let range = first + start..first + end;
+            rows.for_each_in(range, |index, value| distributed[index].push(value));
+            for (others, values) in groups[start..end].iter_mut().zip(&mut distributed) {
+                if others.len() > values.len() {
+                    std::mem::swap(others, values);
+                }
+                values.append(&mut take(others));
+                add(values);
+                values.clear();
+            }
+            start = end;
+        }
     }
 
-    /// Returns the statistic of each group, whose values it reorders.
+    /// Returns the statistic of each group.
     fn statistics(&self, groups: &mut [Vec<T::Native>]) -> ArrayRef {
         let found = groups.iter_mut();
         let found = found.map(|values| (self.statistic)(values, self.parameter));
@@ -299,13 +385,28 @@ impl<T: ArrowPrimitiveType + Debug> GroupsAccumulator for Collected<T> {
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let mut groups = self.take(emit_to);
-        Ok(self.statistics(&mut groups))
+        if !matches!(emit_to, EmitTo::All) {
+            let mut groups = self.take(emit_to);
+            return Ok(self.statistics(&mut groups));
+        }
+        let (statistic, parameter) = (self.statistic, self.parameter);
+        let mut found = PrimitiveBuilder::<T>::with_capacity(self.count_groups());
+        self.take_each(|values| found.append_option(statistic(values, parameter)));
+        Ok(Arc::new(found.finish()))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        let values = self.take(emit_to);
-        Ok(vec![self.lists(values)])
+        let mut values = Vec::new();
+        let mut lengths = Vec::new();
+        let mut add = |of_group: &[T::Native]| {
+            values.extend_from_slice(of_group);
+            lengths.push(of_group.len());
+        };
+        match emit_to {
+            EmitTo::All => self.take_each(|values| add(values)),
+            EmitTo::First(_) => self.take(emit_to).iter().for_each(|values| add(values)),
+        }
+        Ok(vec![lists::<T>(values, lengths)])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
@@ -317,18 +418,28 @@ impl<T: ArrowPrimitiveType + Debug> GroupsAccumulator for Collected<T> {
         columns: &[ArrayRef],
         wanted: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let rows = columns[0].len();
-        let mut single = Self::new(self.statistic, self.parameter);
-        single.append(&columns[0], &(0..rows).collect::<Vec<_>>(), rows, wanted);
-        let values = single.take(EmitTo::All);
-        Ok(vec![self.lists(values)])
+        let column = columns[0].as_primitive::<T>();
+        let Some(kept) = kept_rows(column, wanted) else {
+            let values = column.values().to_vec();
+            return Ok(vec![lists::<T>(values, repeat_n(1, column.len()))]);
+        };
+        let kept_values = kept.set_indices().map(|row| column.value(row)).collect();
+        let lengths = kept.iter().map(usize::from);
+        Ok(vec![lists::<T>(kept_values, lengths)])
     }
 
     fn size(&self) -> usize {
         let groups = self.absorbed.iter().map(Vec::capacity).sum::<usize>();
+        // The pool may learn of the size only once each group has another row.
+        let rows_ahead = match self.rows.is_empty() {
+            true => 0,
+            false => self.values.len(),
+        };
         size_of_val(self)
             + (groups + self.values.capacity()) * size_of::<Vec<T::Native>>()
             + self.capacity * size_of::<T::Native>()
+            + self.rows.bytes()
+            + rows_ahead * size_of::<T::Native>()
     }
 }
 
@@ -353,15 +464,18 @@ impl<T: ArrowPrimitiveType + Debug> Accumulator for Collected<T> {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.values.resize_with(1, Vec::new);
-        let values = self.take(EmitTo::All);
+        // The values of the only group are not copied.
+        let values = self.take(EmitTo::All).pop().unwrap_or_default();
+        let count = values.len();
+        let list = lists::<T>(values, [count]);
         Ok(vec![ScalarValue::List(Arc::new(
-            self.lists(values).as_list::<i32>().clone(),
+            list.as_list::<i32>().clone(),
         ))])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let rows = states.first().map_or(0, |lists| lists.len());
-        self.merge(states, std::iter::repeat_n(0, rows), 1)
+        self.merge(states, repeat_n(0, rows), 1)
     }
 
     fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
@@ -383,118 +497,4 @@ impl<T: ArrowPrimitiveType + Debug> Accumulator for Collected<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow::array::Float64Array;
-
-    use super::*;
-    use crate::provider::functions::quantile::quantile_of;
-
-    /// Memory is reported before it is allocated: after a batch, the values take at most the memory
-    /// that the accumulator reported before the batch. An unforeseen excess is bounded by the
-    /// batch.
-    #[test]
-    fn growth_is_reported_before_it_happens() {
-        let mut accumulator = Collected::<Float64Type>::new(quantile_of, 0.5);
-        let median = |all: &mut Collected<_>| Accumulator::evaluate(all).unwrap();
-        let batch: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
-        let mut reported = 0;
-        for number in 1..=2000 {
-            Accumulator::update_batch(&mut accumulator, &[Arc::clone(&batch)]).unwrap();
-            let taken = accumulator.values[0].capacity() * size_of::<f64>();
-            // From 4096 values on, a batch fills at most one growth.
-            assert!(
-                number <= 41 || taken <= reported,
-                "{number}: {taken} > {reported}"
-            );
-            reported = Accumulator::size(&accumulator);
-            let least = number * 100 * size_of::<f64>();
-            assert!(
-                taken >= least && reported <= 4 * least + 8192,
-                "{number}: {reported}"
-            );
-        }
-        assert_eq!(median(&mut accumulator), 49.5f64.into());
-        assert_eq!(accumulator.values[0].len(), 200_000);
-        let state = Accumulator::state(&mut accumulator).unwrap();
-        assert_eq!(accumulator.capacity, 0);
-        let state: Vec<ArrayRef> = state.iter().map(|s| s.to_array().unwrap()).collect();
-        Accumulator::merge_batch(&mut accumulator, &state).unwrap();
-        assert_eq!(median(&mut accumulator), 49.5f64.into());
-    }
-
-    #[test]
-    fn absorbed_values_belong_to_their_groups() {
-        let collect = |values: Vec<f64>, groups: &[usize]| {
-            let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
-            let values: ArrayRef = Arc::new(Float64Array::from(values));
-            let count = groups.iter().max().map_or(0, |last| last + 1);
-            GroupsAccumulator::update_batch(&mut collected, &[values], groups, None, count)
-                .unwrap();
-            collected
-        };
-        let mut one = collect(vec![1.0, 5.0, 3.0], &[0, 1, 1]);
-        for other in [
-            collect(vec![9.0, 4.0, 7.0], &[0, 1, 2]),
-            collect(vec![2.0], &[0]),
-        ] {
-            assert!(absorb(&mut one, Box::new(other)).is_none());
-        }
-        let found = GroupsAccumulator::evaluate(&mut one, EmitTo::All).unwrap();
-        let found: Vec<_> = found.as_primitive::<Float64Type>().iter().collect();
-        assert_eq!(found, [Some(2.0), Some(4.0), Some(7.0)]);
-        let other = Collected::<Float32Type>::new(quantile_of, 0.5);
-        assert!(absorb(&mut one, Box::new(other)).is_some());
-    }
-
-    #[test]
-    fn split_groups_have_the_same_statistics() {
-        for groups in [1, 2, 3, 7, 1000] {
-            let collect = |groups: usize| {
-                let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
-                let values = (0..300_000).map(|number: usize| (number * 7919 % 1013) as f64);
-                let values: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
-                let numbers: Vec<_> = (0..300_000).map(|number| number % groups).collect();
-                GroupsAccumulator::update_batch(&mut collected, &[values], &numbers, None, groups)
-                    .unwrap();
-                collected
-            };
-            let whole = || {
-                let mut one = collect(groups);
-                // Another worker has seen fewer groups.
-                one.absorb(collect(groups.div_ceil(2)));
-                one
-            };
-            let expected = GroupsAccumulator::evaluate(&mut whole(), EmitTo::All).unwrap();
-            for parts in [1, 2, 4, 2000] {
-                let split = split(Box::new(whole()), parts).into_iter();
-                let found = split.map(|mut part| part.evaluate(EmitTo::All).unwrap());
-                let found: Vec<_> = found.collect();
-                assert!(found.len() <= parts && found.len() >= parts.min(groups).min(2));
-                let found = found
-                    .iter()
-                    .flat_map(|part| part.as_primitive::<Float64Type>());
-                assert!(found.eq(expected.as_primitive::<Float64Type>()));
-            }
-        }
-    }
-
-    #[test]
-    fn vectors_double_up_to_a_number_of_values() {
-        let mut collected = Collected::<Float64Type>::new(quantile_of, 0.5);
-        double_up_to(&mut collected, 10_000);
-        let batch: ArrayRef = Arc::new(Float64Array::from(vec![1.0; 10]));
-        let capacities = (0..1000).map(|_| {
-            Accumulator::update_batch(&mut collected, std::slice::from_ref(&batch)).unwrap();
-            let values = &collected.values[0];
-            assert!(collected.capacity <= 4 * values.len());
-            values.capacity()
-        });
-        let mut capacities: Vec<_> = capacities.collect();
-        capacities.dedup();
-        assert!(
-            capacities
-                .into_iter()
-                .eq((0..10).map(|step| 10 << step).chain([10_000]))
-        );
-    }
-}
+mod tests;

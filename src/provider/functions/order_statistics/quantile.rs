@@ -20,8 +20,8 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Grou
 use datafusion::physical_expr::expressions::Literal;
 use half::f16;
 
-use crate::provider::functions::collected::Collected;
 use crate::provider::functions::forwarding::forward_to_inner;
+use crate::provider::functions::order_statistics::collected::Collected;
 
 /// The exact quantile for a fraction from 0 to 1.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -16,8 +16,8 @@ use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator};
 
-use crate::provider::functions::collected::{Collected, for_each_number};
 use crate::provider::functions::forwarding::forward_to_inner;
+use crate::provider::functions::order_statistics::collected::{Collected, for_each_number};
 
 /// The median.
 #[derive(Debug, PartialEq, Eq, Hash)]
