@@ -1,4 +1,4 @@
-//! What a join returns, in terms of the cells that both arrays have at the same indices.
+//! Computes the rows of a join from the cells that both arrays have at the same indices.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct Matching {
     pub filter: Vec<Expression>,
     /// Predicates over dimensions that hold for cells at indices that both arrays have.
     pub bounds: Vec<Expression>,
-    /// `true` if each selected cell of the input whose rows are kept is at indices that are selected in the other input.
+    /// `true` if each selected cell of the input that gives the rows of the join is selected in the other input, too.
     pub is_everywhere: bool,
 }
 
@@ -124,7 +124,7 @@ impl MatchedRows {
                 )));
             }
             JoinType::LeftMark | JoinType::RightMark => {
-                // Unlike a comparison, this is never null for its type either.
+                // The mark is not nullable, as a comparison of nullable values would be.
                 let matched = (has_match(), literal(true));
                 output.push(case(None, vec![matched], Some(literal(false)))?);
             }

@@ -28,8 +28,8 @@ pub(super) struct Pair<'a> {
     pub other_keys: JoinOn,
     /// Predicates over the columns of the first table that hold for cells with a match.
     pub bounds: Vec<Arc<dyn PhysicalExpr>>,
-    /// `true` if each selected cell of the input whose rows are kept is at indices that are selected in the other
-    /// input. If no rows are kept without a match or those of both inputs, it is true if both select the same cells.
+    /// `true` if each selected cell of the input that gives the rows of the join is selected in the other input, too. For
+    /// inner and full joins, `true` if both select the same cells.
     pub is_everywhere: bool,
     /// `true` if the other input has axes of its own.
     pub is_reindexed: bool,
@@ -40,19 +40,21 @@ impl<'a> Pair<'a> {
     pub fn of(join: &HashJoinExec, left: &'a Side, right: &'a Side) -> Result<Option<Self>> {
         let kind = *join.join_type();
         let kept = kept_side(kind);
+        let needs_match = matches!(
+            kind,
+            JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
+        );
         if let Some(other_keys) = keys_beside_dimensions(join, left, right)?
             && have_same_axes(left.part.grid.axes(), right.part.grid.axes())
         {
             let grids = [left, right].map(|side| Arc::clone(&side.part.grid));
             let is_everywhere = selects_all_of(kept, &left.part.selection, &right.part.selection);
             let is_taken = is_everywhere
-                || match kind {
-                    JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => true,
-                    JoinType::Full => false,
-                    _ => match kept {
-                        Some(JoinSide::Left) => !is_small_beside(right, left),
-                        _ => !is_small_beside(left, right),
-                    },
+                || needs_match
+                || match kept {
+                    Some(JoinSide::Left) => !is_small_beside(right, left),
+                    Some(_) => !is_small_beside(left, right),
+                    None => false,
                 };
             if !is_taken || grid_of_largest(&grids).is_none() {
                 return Ok(None);
@@ -83,11 +85,7 @@ impl<'a> Pair<'a> {
                 false => (one, other),
             };
             let keys = join.on().iter().cloned().map(in_order).collect();
-            let keeps_all = !matches!(
-                kind,
-                JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi
-            );
-            if let Some(reindexed) = Reindexed::of(values, first, &keys, keeps_all)? {
+            if let Some(reindexed) = Reindexed::of(values, first, &keys, !needs_match)? {
                 let other_keys = reindexed.other_keys.into_iter().map(in_order);
                 return Ok(Some(Self {
                     first,
@@ -105,8 +103,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the side of which a join keeps rows that have no match, or returns each row at most once; `None` if it does
-/// neither or both.
+/// Returns the side that gives the rows of an outer, semi, anti or mark join; `None` for inner and full joins.
 fn kept_side(kind: JoinType) -> Option<JoinSide> {
     match kind {
         JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
@@ -149,8 +146,8 @@ fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
     })
 }
 
-/// Returns `true` if each cell that is selected on the side that is kept is selected on the other side, too. If no side
-/// is kept, this must be true of both.
+/// Returns `true` if each cell that is selected on the kept side is selected on the other side, too; without a kept side,
+/// if both select the same cells.
 fn selects_all_of(kept: Option<JoinSide>, left: &Selection, right: &Selection) -> bool {
     let both = left.intersect(right);
     match kept {

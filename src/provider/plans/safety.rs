@@ -1,4 +1,4 @@
-//! Whether expressions may fail on rows that a query leaves out.
+//! Finds expressions that may fail, and must not be evaluated on rows that a query leaves out.
 
 use std::sync::Arc;
 

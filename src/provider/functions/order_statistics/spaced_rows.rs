@@ -16,14 +16,14 @@ pub(super) const MAX_STRIDE: usize = 32;
 /// The cells along an axis that a query groups by are such rows: each has another group than the one before. To add each
 /// value to those of its group would access memory in another place for each. Here, the values are appended, and
 /// distributed among the groups when all are known, for a range of groups at a time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SpacedRows<N> {
     blocks: Vec<Block<N>>,
     /// The sum of the capacities of all blocks.
     capacity: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Block<N> {
     values: Vec<N>,
     runs: Vec<Run>,
@@ -43,26 +43,7 @@ struct Run {
     count: u32,
 }
 
-impl<N> Default for SpacedRows<N> {
-    fn default() -> Self {
-        Self {
-            blocks: Vec::new(),
-            capacity: 0,
-        }
-    }
-}
-
-impl<N> Default for Block<N> {
-    fn default() -> Self {
-        Self {
-            values: Vec::new(),
-            runs: Vec::new(),
-            widest: 0,
-        }
-    }
-}
-
-impl<N: Copy> SpacedRows<N> {
+impl<N: Copy + Default> SpacedRows<N> {
     /// Adds rows. `first` is the group of the first one, and `stride` the positive distance between the groups of two
     /// rows, at most [`MAX_STRIDE`].
     pub fn push(&mut self, first: usize, stride: usize, values: &[N]) {
@@ -118,7 +99,7 @@ impl<N: Copy> SpacedRows<N> {
         self.blocks.is_empty()
     }
 
-    /// Sorts the runs by their first groups, so that [`Self::of_groups`] finds them.
+    /// Sorts the runs by their first groups, so that [`Self::runs_of`] finds them.
     pub fn sort(&mut self) {
         for block in &mut self.blocks {
             block.runs.sort_unstable_by_key(|run| run.first);

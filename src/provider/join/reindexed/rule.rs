@@ -47,7 +47,7 @@ pub(in crate::provider::join) struct Reindexed {
 impl Reindexed {
     /// Returns the array `values` on the axes of `other`. `on` are the join keys of both. Returns `None` if
     ///
-    /// - no keys are all dimensions of `values`, each equal to an expression over dimensions of its own,
+    /// - the join keys do not equate each dimension of `values` with an expression over other dimensions than the rest,
     /// - coordinates of `values` repeat, or the cells without a match are not those outside the range of its coordinates,
     /// - a filter on `values` may fail, or
     /// - more cells would be decoded than by reading both arrays.
