@@ -29,8 +29,8 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SortedScans, SharedReads, SpillLongLimits, RestartBuildSides, SliceBatches,
-//!              NullOrderKeys, ReserveKeptRows                          on the finished plan
+//!              SortedScans, SharedReads, MergedLimits, SpillLongLimits, RestartBuildSides,
+//!              SliceBatches, NullOrderKeys, ReserveKeptRows            on the finished plan
 //!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
 
@@ -53,11 +53,11 @@ use crate::provider::rules::analysis::{ExpressionRewrites, ResolveNearest};
 use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::grouping_sets::GROUPING_SETS;
+use crate::provider::rules::limits::{MERGED_LIMITS, SPILL_LONG_LIMITS};
 use crate::provider::rules::logic::{
     CombinedInLists, ComputedKeys, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
     OuterUnions, WrittenTypes,
 };
-use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
     AgreedNullability, BalancedConjunctions, ExpandedValues, IndependentLaterals, KeptKeys,
@@ -110,6 +110,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Before(REQUIREMENTS), Arc::new(SINGLE_STAGE)),
         (Last, Arc::new(SortedScans)),
         (Last, Arc::new(SharedReads)),
+        (Last, Arc::new(MERGED_LIMITS)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),

@@ -146,3 +146,29 @@ async fn aggregates_run_once_per_row_of_values() {
     let counts = format!("SELECT th, count(*) FROM '{}' GROUP BY th", path.display());
     assert_eq!(rows(&ctx, &counts).await, ["1 5", "2 5"]);
 }
+
+/// The rows of each list of values are a branch of a union, in which the values are constant.
+#[tokio::test]
+async fn first_rows_by_the_values() {
+    let bytes = cells!((0..24 * 30).map(|n| (n * 13 % 41) as f32));
+    let spec = DatasetSpec::new("v", Dtype::F32, &[24, 5, 6], &[7, 5, 4])
+        .with_dim_names(["time", "lat", "lon"]);
+    let (_folder, _, ctx) = sample(&[(spec, bytes)], ArrayOptions::new()).await;
+    for (sql, expected) in [
+        (
+            "SELECT s || '.', x + 1 FROM (SELECT 'b' AS s, time + 100 AS x FROM v UNION ALL SELECT 'a', time FROM v) \
+             ORDER BY s DESC, x DESC LIMIT 2",
+            vec!["b. 124", "b. 124"],
+        ),
+        (
+            "SELECT c, lat, max(value) AS m FROM v CROSS JOIN (VALUES (20), (5)) l(c) WHERE value < c AND lat < 2 \
+             GROUP BY c, lat ORDER BY c, m DESC, lat LIMIT 3",
+            vec!["5 0 4.0", "5 1 4.0", "20 0 19.0"],
+        ),
+    ] {
+        // The branches are read in any order.
+        for _ in 0..10 {
+            assert_eq!(rows(&ctx, sql).await, expected, "{sql}");
+        }
+    }
+}

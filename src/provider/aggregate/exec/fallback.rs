@@ -21,7 +21,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::provider::rules::batch_slices::SLICE_BATCHES;
-use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
+use crate::provider::rules::limits::SPILL_LONG_LIMITS;
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::single_stage::SINGLE_STAGE;
 
