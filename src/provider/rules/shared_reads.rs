@@ -98,7 +98,13 @@ fn with_shared(
 /// Returns the stored arrays that the columns of a scan read, and what they read of each.
 fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
     let mut arrays = Vec::new();
-    let grids = scan.blocks().grid_selections().unwrap_or_default();
+    let blocks = scan.blocks();
+    let grids = match blocks.count() == blocks.list().count() {
+        // A scan of all blocks in another order.
+        true => blocks.list().grid_selections(),
+        false => blocks.grid_selections(),
+    };
+    let grids = grids.unwrap_or_default();
     for GridSelection {
         grid, selection, ..
     } in grids

@@ -42,6 +42,12 @@ async fn session(path: &Path, pool: usize) -> SessionContext {
         .await
         .unwrap();
     rows(&ctx, "SET datafusion.catalog.default_schema = 'f'").await;
+    // Several partitions for small arrays.
+    rows(
+        &ctx,
+        "SET datafusion.optimizer.repartition_file_min_size = 1",
+    )
+    .await;
     ctx
 }
 
@@ -64,6 +70,11 @@ async fn chunks_are_decoded_once_for_all_operators() {
         ),
         (
             format!("SELECT v.time, v.lon, v.value - c.mean FROM t v JOIN {DAILY} c ON {on} WHERE v.lat = 3 ORDER BY 1, 2"),
+            1,
+        ),
+        // The partitions of a sorted scan read the chunks in turn.
+        (
+            format!("SELECT v.lon, v.value - c.mean FROM t v JOIN {DAILY} c ON {on} ORDER BY v.time, v.lat, v.lon"),
             1,
         ),
         // Three operators at a time, which may decode the same chunk at the same time.
