@@ -189,6 +189,48 @@ async fn intervals_are_multiplied() {
     assert!(!message.contains("tet_"), "{message}");
 }
 
+/// Products of integers and intervals that have the same length at any time are added as durations.
+#[tokio::test]
+async fn products_of_fixed_length_are_durations() {
+    let (_folder, _, ctx) = sample(&two_years(), ArrayOptions::new()).await;
+    for (sum, is_fixed, expected) in [
+        ("t - n * INTERVAL '1 hour'", true, "2024-03-30T10:00:00"),
+        ("INTERVAL '36 hours' * n + t", true, "2024-04-02T12:00:00"),
+        ("t + n * INTERVAL '1 day'", true, "2024-04-01T12:00:00"),
+        ("t - n * INTERVAL '1 month'", false, "2024-01-30T12:00:00"),
+        (
+            "t + n / 4.0 * INTERVAL '1 day'",
+            false,
+            "2024-03-31T00:00:00",
+        ),
+        (
+            "t + n * INTERVAL '1 nanosecond'",
+            false,
+            "2024-03-30T12:00:00",
+        ),
+        // Clocks change in between.
+        (
+            "zoned + n * INTERVAL '1 day'",
+            false,
+            "2024-04-01T12:00:00+02:00",
+        ),
+        (
+            "zoned + n * INTERVAL '24 hours'",
+            true,
+            "2024-04-01T13:00:00+02:00",
+        ),
+    ] {
+        let sql = format!(
+            "SELECT {sum} FROM (SELECT t, n, arrow_cast(t, 'Timestamp(µs, \"Europe/Berlin\")') AS zoned \
+             FROM (SELECT arrow_cast(t, 'Timestamp(µs)') AS t, n FROM (VALUES ('2024-03-30T12:00:00', 2)) v(t, n)))"
+        );
+        assert_eq!(rows(&ctx, &sql).await, [expected], "{sum}");
+        let plan = ctx.sql(&sql).await.unwrap().into_optimized_plan().unwrap();
+        let plan = plan.display_indent().to_string();
+        assert_eq!(plan.contains("DurationMicrosecond"), is_fixed, "{plan}");
+    }
+}
+
 /// A duration has as many days of 24 hours as an interval says, whatever its fields.
 #[tokio::test]
 async fn durations_compare_with_intervals() {

@@ -58,7 +58,11 @@ impl IntervalLength {
         Some(Self::new(unit))
     }
 
-    fn ticks(&self, interval: IntervalMonthDayNano) -> Result<i64> {
+    /// Returns the length of an interval in the unit of the function.
+    ///
+    /// # Errors
+    /// Fails if the interval has months, if its length is not a multiple of the unit, or if it does not fit in an `i64`.
+    pub fn ticks(&self, interval: IntervalMonthDayNano) -> Result<i64> {
         let (size, unit) = match self.unit {
             TimeUnit::Second => (1_000_000_000, "seconds"),
             TimeUnit::Millisecond => (1_000_000, "milliseconds"),

@@ -1,5 +1,6 @@
 //! Rewrites of expressions, most of them before DataFusion resolves their types.
 
+mod added_products;
 mod bounded_functions;
 mod coarse_times;
 mod compared_zones;
@@ -19,6 +20,7 @@ pub(crate) use nearest::ResolveNearest;
 pub(crate) use repeated_sort_keys::RepeatedSortKeys;
 pub(crate) use rewrites::ExpressionRewrites;
 
+use added_products::AddedProducts;
 use coarse_times::CoarseTimes;
 use compared_zones::ComparedZones;
 use duration_windows::DurationWindows;

@@ -10,14 +10,14 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::rules::analysis::filtered_windows::without_filters;
 use crate::provider::rules::analysis::{
-    CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes, RepeatedSortKeys,
-    SimilarPatterns, UnorderedCasts, WrittenTimes,
+    AddedProducts, CoarseTimes, ComparedDurations, ComparedZones, DurationWindows, FixedSizes,
+    RepeatedSortKeys, SimilarPatterns, UnorderedCasts, WrittenTimes,
 };
 use crate::provider::rules::logic::GuardedBranches;
 use crate::provider::rules::names::change_expressions;
 
 /// Applies [`FixedSizes`], [`WrittenTimes`], [`ComparedZones`], [`CoarseTimes`], [`ComparedDurations`],
-/// [`DurationWindows`], [`UnorderedCasts`], [`GuardedBranches`], [`RepeatedSortKeys`] and
+/// [`AddedProducts`], [`DurationWindows`], [`UnorderedCasts`], [`GuardedBranches`], [`RepeatedSortKeys`] and
 /// [`SimilarPatterns`] to the expressions of a plan, and [`without_filters`] to its windows.
 ///
 /// DataFusion 55 applies the rewrites that an analyzer has itself, but loses the names of columns in
@@ -31,12 +31,13 @@ impl AnalyzerRule for ExpressionRewrites {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewrites: [&dyn FunctionRewrite; 10] = [
+        let rewrites: [&dyn FunctionRewrite; 11] = [
             &FixedSizes,
             &WrittenTimes,
             &ComparedZones,
             &CoarseTimes,
             &ComparedDurations,
+            &AddedProducts,
             &DurationWindows,
             &UnorderedCasts,
             &GuardedBranches,
