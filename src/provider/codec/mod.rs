@@ -28,7 +28,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, not_impl_err, plan_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -46,6 +46,7 @@ use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
 use crate::provider::functions::comparisons::similar_to::SimilarPattern;
 use crate::provider::functions::nearest::NearestCoordinate;
+use crate::provider::functions::nth_extreme::NthExtreme;
 use crate::provider::functions::times::completed_times::CompletedTimes;
 use crate::provider::functions::times::interval_length::IntervalLength;
 use crate::provider::functions::times::interval_product::IntervalProduct;
@@ -201,12 +202,16 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                 Operator::Window {
                     columns,
                     partitions,
+                    max_ranks,
                 },
                 [replaced],
             ) => {
                 let config = context.session_config().options();
                 match window::plan::rule::operator(replaced, Some(&columns), config)? {
-                    Some(operator) => Ok(Arc::new(operator.with_partitions(partitions))),
+                    Some(operator) => {
+                        let operator = operator.with_partitions(partitions);
+                        Ok(Arc::new(operator.with_max_ranks(max_ranks.into_iter())?))
+                    }
                     None => plan_err!("an encoded window does not lie along an axis"),
                 }
             }
@@ -278,6 +283,15 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
         Ok(Arc::new(functions::decode_nearest(name, message)?.into()))
     }
 
+    fn try_decode_udaf(&self, name: &str, _message: &[u8]) -> Result<Arc<AggregateUDF>> {
+        match NthExtreme::of_name(name) {
+            Some(function) => Ok(Arc::new(function.into())),
+            None => {
+                plan_err!("the session has no function {name}; prepare it with enable_arrays")
+            }
+        }
+    }
+
     /// Fails: the operators of this crate encode themselves.
     fn try_encode(
         &self,
@@ -319,6 +333,7 @@ pub(in crate::provider) enum Operator {
     Window {
         columns: Vec<usize>,
         partitions: usize,
+        max_ranks: Vec<(usize, u32)>,
     },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),

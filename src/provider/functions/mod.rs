@@ -41,6 +41,7 @@ pub mod haversine;
 pub mod histogram;
 pub mod memory;
 pub mod nearest;
+pub(crate) mod nth_extreme;
 pub mod order_statistics;
 pub mod powers;
 pub mod string_agg;

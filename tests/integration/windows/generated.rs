@@ -305,8 +305,12 @@ impl Generated {
             4 => {
                 let window = self.window(random);
                 let window = first_window(&window);
+                let kept = match window.starts_with("rank") || window.starts_with("row_number") {
+                    true => format!("w <= {}", 1 + random.below(4)),
+                    false => "w IS NOT NULL".into(),
+                };
                 format!(
-                    "SELECT {all}, w, row_number() OVER (ORDER BY {all}) FROM (SELECT {all}, {window} AS w FROM t{filter}) WHERE w IS NOT NULL ORDER BY {all}"
+                    "SELECT {all}, w, row_number() OVER (ORDER BY {all}) FROM (SELECT {all}, {window} AS w FROM t{filter}) WHERE {kept} ORDER BY {all}"
                 )
             }
             _ => format!("SELECT {all}, {windows}, value FROM t{filter} ORDER BY {all}"),

@@ -226,6 +226,108 @@ async fn chunks_are_read_once() {
     assert_eq!((ran.reads(), ran.rows), (0, vec!["12".to_string()]));
 }
 
+/// A filter on a rank makes the window output only the first ranks of each series.
+#[tokio::test]
+async fn only_the_first_ranks_are_output() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    for (rank, predicate, most) in [
+        (
+            "row_number() OVER (PARTITION BY lat, lon ORDER BY value DESC, time)",
+            "r <= 3",
+            "3",
+        ),
+        (
+            "rank() OVER (PARTITION BY lat, lon ORDER BY value)",
+            "4 > r AND time > 2",
+            "3",
+        ),
+        (
+            "rank() OVER (PARTITION BY lat, lon, time % 3 ORDER BY abs(value) NULLS FIRST)",
+            "r = 2",
+            "2",
+        ),
+        (
+            "row_number() OVER (PARTITION BY lat, lon ORDER BY value DESC NULLS LAST, time DESC)",
+            "r BETWEEN 2 AND 3",
+            "3",
+        ),
+        (
+            "row_number() OVER (PARTITION BY time, lon ORDER BY value, lat)",
+            "r < 100",
+            "99",
+        ),
+        // No bound is used for dense ranks, lower bounds, disjunctions and columns that are computed from a rank.
+        (
+            "dense_rank() OVER (PARTITION BY lat, lon ORDER BY value)",
+            "r <= 3",
+            "",
+        ),
+        (
+            "rank() OVER (PARTITION BY lat, lon ORDER BY value)",
+            "r >= 3",
+            "",
+        ),
+        (
+            "rank() OVER (PARTITION BY lat, lon ORDER BY value)",
+            "r <= 3 OR time = 0",
+            "",
+        ),
+        (
+            "1 - row_number() OVER (PARTITION BY lat, lon ORDER BY value, time)",
+            "r <= -9",
+            "",
+        ),
+    ] {
+        for table in ["a", "b"] {
+            let sql = format!(
+                "SELECT time, lat, lon, value, r FROM (SELECT *, {rank} AS r FROM {table}) WHERE {predicate} ORDER BY 1, 2, 3"
+            );
+            let plan = plan(&ctx, &sql).await;
+            assert!(plan.contains("ArrayWindowExec"), "{sql}\n{plan}");
+            let expected = format!("first_ranks={most},");
+            assert_eq!(
+                plan.contains("first_ranks="),
+                !most.is_empty(),
+                "{sql}\n{plan}"
+            );
+            assert!(most.is_empty() || plan.contains(&expected), "{sql}\n{plan}");
+            let answer = rows(&ctx, &sql).await;
+            assert!(!answer.is_empty(), "{sql}");
+            assert_eq!(
+                answer,
+                rows_without(&ctx, "tet.axis_windows", &sql).await,
+                "{sql}"
+            );
+        }
+    }
+}
+
+/// Several ranks are bounded, by one filter or by two.
+#[tokio::test]
+async fn first_ranks_of_several_windows() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    const RANKS: &str = "SELECT *, rank() OVER (PARTITION BY lat, lon ORDER BY value) AS r, \
+        row_number() OVER (PARTITION BY lat, lon ORDER BY abs(value - 5), time) AS n FROM a";
+    for sql in [
+        format!(
+            "SELECT time, lat, lon, r, n FROM ({RANKS}) WHERE r <= 6 AND n <= 5 ORDER BY 1, 2, 3"
+        ),
+        format!(
+            "SELECT time, lat, lon, r FROM (SELECT * FROM ({RANKS}) WHERE r <= 6) WHERE n < 7 ORDER BY 1, 2, 3"
+        ),
+    ] {
+        let plan = plan(&ctx, &sql).await;
+        assert!(plan.contains("first_ranks="), "{plan}");
+        let answer = rows(&ctx, &sql).await;
+        assert!(!answer.is_empty(), "{sql}");
+        assert_eq!(
+            answer,
+            rows_without(&ctx, "tet.axis_windows", &sql).await,
+            "{sql}"
+        );
+    }
+}
+
 /// Times, dates and durations of cells, in frames that grow, slide and are the whole axis.
 #[tokio::test]
 async fn extremes_of_times() {

@@ -135,9 +135,9 @@ async fn only_the_chunks_of_a_filter_are_aggregated() {
     assert_eq!(run.rows, rows_without(&ctx, "tet.axis_windows", sql).await);
 }
 
-/// Rows that cannot be the first of their partitions are not sorted.
+/// Rows that cannot have one of the first ranks are not sorted.
 #[tokio::test]
-async fn only_candidates_for_the_first_rank_are_sorted() {
+async fn only_candidates_for_the_first_ranks_are_sorted() {
     let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
     for (rank, from, is_taken) in [
         (
@@ -165,9 +165,29 @@ async fn only_candidates_for_the_first_rank_are_sorted() {
             "a",
             true,
         ),
-        // More rows, an order by text, partitions by cells, another window that needs all rows, and windows along an axis.
         (
             "rank() OVER (PARTITION BY time ORDER BY value) <= 2",
+            "a",
+            true,
+        ),
+        (
+            "row_number() OVER (PARTITION BY lat ORDER BY value DESC NULLS LAST, lon, time) BETWEEN 3 AND 7 AND lon > 0",
+            "a",
+            true,
+        ),
+        (
+            "row_number() OVER (PARTITION BY lat ORDER BY abs(value) NULLS FIRST, time, lon) < 6",
+            "a WHERE value < 90",
+            true,
+        ),
+        // Partitions with few rows, distinct ranks, an order by text, partitions by cells, another window that needs all rows, and windows along an axis.
+        (
+            "row_number() OVER (PARTITION BY time ORDER BY value, lat, lon) <= 4",
+            "a",
+            false,
+        ),
+        (
+            "dense_rank() OVER (PARTITION BY time ORDER BY value) <= 2",
             "a",
             false,
         ),
@@ -207,6 +227,19 @@ async fn only_candidates_for_the_first_rank_are_sorted() {
             rows_without(&ctx, "tet.axis_windows", &sql).await,
             "{sql}"
         );
+    }
+}
+
+/// The first rows in a random order are any rows.
+#[tokio::test]
+async fn the_first_ranks_of_a_random_order() {
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
+    for most in [1, 2] {
+        let sql = format!(
+            "SELECT count(*), count(DISTINCT time) FROM (SELECT * FROM (SELECT *, avg(value) OVER (PARTITION BY lon) AS m FROM a) \
+             QUALIFY row_number() OVER (PARTITION BY time ORDER BY random()) <= {most})"
+        );
+        assert_eq!(rows(&ctx, &sql).await, [format!("{} 12", 12 * most)]);
     }
 }
 

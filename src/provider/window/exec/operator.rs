@@ -15,7 +15,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 #[cfg(feature = "proto")]
 use {
-    crate::provider::codec::Operator, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    crate::provider::codec::Operator, datafusion::common::plan_datafusion_err,
+    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
@@ -25,7 +26,7 @@ use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::SharedChunks;
 use crate::provider::window::exec::stream;
-use crate::provider::window::plan::spec::WindowSpec;
+use crate::provider::window::plan::spec::{OutputColumn, RankFunction, WindowSpec};
 
 /// Computes window functions along one axis of an array, for many series at a time. Nothing is sorted
 /// or hashed.
@@ -106,6 +107,55 @@ impl ArrayWindowExec {
         self.spec.ranks().next().is_some()
     }
 
+    /// Returns the operator that outputs only the rows in which `column` is at most `max_rank`. Returns `None` if the column is not
+    /// a `row_number()` or `rank()` of cells.
+    pub(in crate::provider::window) fn with_max_rank(
+        &self,
+        column: usize,
+        max_rank: u32,
+    ) -> Option<Self> {
+        let mut spec = self.spec.as_ref().clone();
+        let OutputColumn::Rank(rank) = spec.outputs.get_mut(column)? else {
+            return None;
+        };
+        if !matches!(rank.function, RankFunction::RowNumber | RankFunction::Rank) {
+            return None;
+        }
+        rank.max_rank = Some(rank.max_rank.map_or(max_rank, |known| known.min(max_rank)));
+        Some(Self::new(
+            self.scan.clone(),
+            Arc::new(spec),
+            Arc::clone(&self.replaced),
+            self.columns.clone(),
+        ))
+    }
+
+    /// Returns the columns with a maximum rank, and this rank.
+    #[cfg(feature = "proto")]
+    pub(in crate::provider::window) fn max_ranks(&self) -> impl Iterator<Item = (usize, u32)> {
+        let outputs = self.spec.outputs.iter().enumerate();
+        outputs.filter_map(|(column, output)| Some((column, output.rank()?.max_rank?)))
+    }
+
+    /// Returns the operator with these columns bounded by their maximum ranks.
+    ///
+    /// # Errors
+    /// Fails if a column is not a `row_number()` or `rank()` of cells.
+    #[cfg(feature = "proto")]
+    pub(in crate::provider) fn with_max_ranks(
+        self,
+        mut max_ranks: impl Iterator<Item = (usize, u32)>,
+    ) -> Result<Self> {
+        max_ranks.try_fold(self, |operator, (column, max_rank)| {
+            let bounded = operator.with_max_rank(column, max_rank);
+            bounded.ok_or_else(|| {
+                plan_datafusion_err!(
+                    "output column {column} of a window has a maximum rank, expected a row_number() or rank() of cells"
+                )
+            })
+        })
+    }
+
     /// Returns the axis that the windows are ordered by.
     #[cfg(feature = "cluster")]
     pub(in crate::provider::window) fn axis(&self) -> usize {
@@ -152,6 +202,9 @@ impl DisplayAs for ArrayWindowExec {
         ];
         if let Some(tiles) = spec.tiles.count() {
             parts.push(format!("tiles={tiles}"));
+        }
+        if let Some(max_rank) = spec.ranks().filter_map(|rank| rank.max_rank).min() {
+            parts.push(format!("first_ranks={max_rank}"));
         }
         if spec.totals_first {
             parts.push("passes=2".to_string());
@@ -214,8 +267,10 @@ impl ExecutionPlan for ArrayWindowExec {
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
         let rows = self.spec.selection.count();
+        let is_bounded = self.spec.ranks().any(|rank| rank.max_rank.is_some());
         if let Some(rows) = rows.and_then(|rows| usize::try_from(rows).ok()) {
             statistics.num_rows = match args.partition() {
+                None if is_bounded => Precision::Inexact(rows),
                 None => Precision::Exact(rows),
                 Some(_) => Precision::Inexact(rows / self.spec.tiles.partitions),
             };
@@ -232,6 +287,7 @@ impl ExecutionPlan for ArrayWindowExec {
         let message = Operator::Window {
             columns: self.columns.clone(),
             partitions: self.spec.tiles.partitions,
+            max_ranks: self.max_ranks().collect(),
         };
         message.encode(inputs).map(Some)
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow::array::builder::NullBufferBuilder;
 use arrow::array::{
-    Array, ArrayRef, MutableArrayData, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, AsArray, MutableArrayData, PrimitiveArray, RecordBatch, RecordBatchOptions,
     UInt32Array, downcast_integer, downcast_temporal, make_array,
 };
 use arrow::compute::{concat, take};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType,
     DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int64Type, TimeUnit,
-    UInt64Type,
+    UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, internal_err};
 
@@ -347,43 +347,64 @@ impl TileOutput {
             .iter_mut()
             .map(|kernel| kernel.finish())
             .collect();
-        let repeat = self.repeat.slice(0, rows);
+        let kept = self.kept(planes.clone(), ring)?;
+        let keep = |column: ArrayRef| match &kept {
+            Some(kept) => take(&column, kept, None),
+            None => Ok(column),
+        };
+        // For each output row, the index of its plane.
+        let repeat = keep(Arc::new(self.repeat.slice(0, rows)))?;
+        let repeat = repeat.as_primitive::<UInt32Type>();
         let mut columns = Vec::with_capacity(spec.outputs.len());
         for (number, output) in spec.outputs.iter().enumerate() {
             columns.push(match output {
                 OutputColumn::Axis(axis) => match &self.coordinates[number] {
-                    Some(coordinates) => coordinates.slice(0, rows),
+                    Some(coordinates) => keep(coordinates.slice(0, rows))?,
                     None => {
                         let set = &spec.selection.axes()[*axis];
                         let indices = planes.clone();
                         let indices = indices.filter_map(|plane| set.nth(spec.rank(plane)));
                         let along = spec.grid.axes()[*axis].coordinates()?.at(indices)?;
-                        take(&along, &repeat, None)?
+                        take(&along, repeat, None)?
                     }
                 },
                 OutputColumn::Values(values) => {
-                    take(&values.slice(planes.start, planes.len()), &repeat, None)?
+                    take(&values.slice(planes.start, planes.len()), repeat, None)?
                 }
                 OutputColumn::Plane(plane) => {
                     let cells = planes.clone().map(|number| {
                         let cells = ring.plane(number, *plane);
                         (Arc::clone(cells.cells), cells.start)
                     });
-                    joined(&cells.collect::<Vec<_>>(), self.tile.lanes)?
+                    keep(joined(&cells.collect::<Vec<_>>(), self.tile.lanes)?)?
                 }
-                OutputColumn::Pick { .. } => self.picks(number, planes.clone(), ring)?,
-                OutputColumn::Aggregate(aggregate) => Arc::clone(&aggregates[*aggregate]),
-                OutputColumn::Rank(_) => match &mut self.ranks[number] {
-                    Some(ranks) => ranks.of_planes(planes.clone(), ring)?,
+                OutputColumn::Pick { .. } => keep(self.picks(number, planes.clone(), ring)?)?,
+                OutputColumn::Aggregate(aggregate) => keep(Arc::clone(&aggregates[*aggregate]))?,
+                OutputColumn::Rank(_) => match &self.ranks[number] {
+                    Some(ranks) => keep(ranks.of_planes(planes.clone()))?,
                     None => return internal_err!("output column {number} has no ranks"),
                 },
             });
         }
+        let rows = kept.as_ref().map_or(rows, |kept| kept.len());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&spec.schema);
         Ok(RecordBatch::try_new_with_options(
             schema, columns, &options,
         )?)
+    }
+
+    /// Ranks the cells on the first call. Returns the indices of the rows of some planes that are output; `None` for all.
+    fn kept(&mut self, planes: Range<usize>, ring: &PlaneRing) -> Result<Option<UInt32Array>> {
+        let mut kept: Option<Vec<u32>> = None;
+        for ranks in self.ranks.iter_mut().flatten() {
+            ranks.prepare(ring)?;
+            if let Some((max_rank, ranks)) = ranks.bounded(planes.clone()) {
+                let kept = kept.get_or_insert_with(|| (0..ranks.len() as u32).collect());
+                kept.retain(|row| ranks[*row as usize] <= max_rank);
+            }
+        }
+        Ok(kept.map(UInt32Array::from))
     }
 
     /// Returns the cells that an output column takes from other planes.

@@ -19,8 +19,8 @@ use crate::provider::window::plan::spec::{RankFunction, SeriesRank};
 pub(super) struct Ranks {
     rank: SeriesRank,
     lanes: usize,
-    /// The rank of each cell, plane by plane, before it is scaled for `percent_rank`, `cume_dist` and `ntile`;
-    /// empty until all planes are in memory.
+    /// The rank of each cell, plane by plane, before it is scaled for `percent_rank`, `cume_dist` and `ntile`.
+    /// `u32::MAX` for cells that are not ranked, because enough others come before them. Empty until all planes are in memory.
     ranks: Vec<u32>,
     /// For each plane, the number of planes of its partition.
     sizes: Vec<u32>,
@@ -43,20 +43,31 @@ impl Ranks {
         }
     }
 
-    /// Returns the results of some planes. All planes of the tile must be in memory the first time.
-    pub fn of_planes(&mut self, planes: Range<usize>, ring: &PlaneRing) -> Result<ArrayRef> {
+    /// Ranks the cells of the tile on the first call, which needs all planes in memory.
+    pub fn prepare(&mut self, ring: &PlaneRing) -> Result<()> {
         if self.ranks.is_empty() {
-            self.ranks = vec![0; self.sizes.len() * self.lanes];
+            self.ranks = vec![u32::MAX; self.sizes.len() * self.lanes];
             let numbers = ring.plane(0, self.rank.plane).cells;
             with_numbers!(numbers, numbers => self.sort(numbers, ring));
         }
+        Ok(())
+    }
+
+    /// Returns the maximum rank to output and the ranks of the cells of some planes; `None` if all cells are output.
+    pub fn bounded(&self, planes: Range<usize>) -> Option<(u32, &[u32])> {
+        let cells = planes.start * self.lanes..planes.end * self.lanes;
+        Some((self.rank.max_rank?, &self.ranks[cells]))
+    }
+
+    /// Returns the results of some planes. The ranks must be [prepared](Self::prepare).
+    pub fn of_planes(&self, planes: Range<usize>) -> ArrayRef {
         let rows = planes.clone().flat_map(|plane| {
             let numbers = &self.ranks[plane * self.lanes..][..self.lanes];
             let size = self.sizes[plane];
             numbers.iter().map(move |number| (*number, size))
         });
         let fraction = |(number, size): (u32, u32)| f64::from(number) / f64::from(size.max(1));
-        Ok(match self.rank.function {
+        match self.rank.function {
             RankFunction::RowNumber | RankFunction::Rank | RankFunction::DenseRank => Arc::new(
                 UInt64Array::from_iter_values(rows.map(|(number, _)| number.into())),
             ),
@@ -71,7 +82,7 @@ impl Ranks {
                     tile(u64::from(number - 1), size.into(), tiles)
                 })))
             }
-        })
+        }
     }
 
     /// Computes the ranks of all planes. The cells have the type of `_like`.
@@ -120,8 +131,12 @@ impl Ranks {
                             valid += 1;
                         }
                     }
-                    let keys = &mut keys[..valid];
+                    let count = self.rank.max_rank.map_or(valid, |rank| rank as usize);
+                    let keys = first_keys(&mut keys[..valid], count);
                     keys.sort_unstable();
+                    // Nulls that come last have ranks if all other cells do.
+                    let is_complete = keys.len() == valid || self.rank.nulls_first;
+                    let nulls = if is_complete { nulls.as_slice() } else { &[] };
                     let keys = keys.iter().map(|(key, index)| (Some(*key), *index));
                     let nulls = nulls.iter().map(|index| (None, *index));
                     sorted.clear();
@@ -157,6 +172,23 @@ impl Ranks {
     }
 }
 
+/// Moves the `count` smallest keys, and all keys equal to the largest of them, to the front in any order, and returns them.
+fn first_keys(keys: &mut [(i64, u32)], count: usize) -> &mut [(i64, u32)] {
+    if count >= keys.len() {
+        return keys;
+    }
+    let (_, (largest, _), _) = keys.select_nth_unstable(count.saturating_sub(1));
+    let largest = *largest;
+    let mut end = count;
+    for index in count..keys.len() {
+        if keys[index].0 == largest {
+            keys.swap(index, end);
+            end += 1;
+        }
+    }
+    &mut keys[..end]
+}
+
 /// Returns the number of the tile of a row, from 1, if `rows` rows are divided into `tiles` tiles. The first
 /// tiles have one row more than the last ones if the rows do not divide evenly.
 fn tile(row: u64, rows: u64, tiles: u64) -> u64 {
@@ -171,6 +203,20 @@ fn tile(row: u64, rows: u64, tiles: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_keys_include_ties() {
+        let keys = [7, 3, 5, 3, 9, 5, 5].into_iter().zip(0..);
+        let first = |most| {
+            let mut keys: Vec<(i64, u32)> = keys.clone().collect();
+            let mut first = first_keys(&mut keys, most).to_vec();
+            first.sort_unstable();
+            first
+        };
+        assert_eq!(first(2), [(3, 1), (3, 3)]);
+        assert_eq!(first(3), [(3, 1), (3, 3), (5, 2), (5, 5), (5, 6)]);
+        assert_eq!(first(7).len(), 7);
+    }
 
     #[test]
     fn tiles_differ_by_at_most_one_row() {

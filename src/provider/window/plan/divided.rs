@@ -39,7 +39,7 @@ impl ArrayWindowExec {
         for scan in scans {
             let replaced = with_scan(self.replaced(), &scan)?;
             match operator(&replaced, Some(self.columns()), config)? {
-                Some(operator) => operators.push(operator),
+                Some(operator) => operators.push(operator.with_max_ranks(self.max_ranks())?),
                 None => return Ok(None),
             }
         }

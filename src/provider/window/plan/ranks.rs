@@ -63,6 +63,7 @@ pub(super) fn rank(
         nulls_first: options.nulls_first,
         has_peers: along_axis.is_none(),
         partitions: partitions.into(),
+        max_rank: None,
     };
     Ok(Some((value, rank)))
 }

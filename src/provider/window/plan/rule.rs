@@ -18,6 +18,7 @@ use crate::provider::plans::below::{InlinedInput, columns_in};
 use crate::provider::rules::operators::replace_operators;
 use crate::provider::window::exec::operator::ArrayWindowExec;
 use crate::provider::window::plan::builder::SpecBuilder;
+use crate::provider::window::plan::first_ranks::with_max_ranks;
 use crate::provider::window::plan::order::{MAX_INDICES, WindowInput};
 
 /// Replaces window operators over an array by [`ArrayWindowExec`], if the windows lie along one axis.
@@ -66,7 +67,8 @@ impl PhysicalOptimizerRule for AxisWindows {
                 },
             })
         })?;
-        replace_operators(replaced.data, |plan| narrow(plan, config))
+        let narrowed = replace_operators(replaced.data, |plan| narrow(plan, config))?;
+        replace_operators(narrowed, with_max_ranks)
     }
 
     fn name(&self) -> &str {

@@ -141,6 +141,8 @@ pub(in crate::provider::window) struct SeriesRank {
     pub has_peers: bool,
     /// The planes of each partition along the axis.
     pub partitions: Arc<[Vec<u32>]>,
+    /// The maximum rank to output; `None` if all cells are output.
+    pub max_rank: Option<u32>,
 }
 
 impl SeriesRank {
