@@ -3,14 +3,17 @@
 use crate::grid::{ChunkGrid, IndexOrder, Selection};
 use crate::provider::scan::grid::sorted::span;
 
-/// The maximum number of bytes that are assembled from chunks, unless a chunk is larger.
-const MAX_BYTES: u64 = 32 << 20;
+/// The bytes that the partitions divide equally among their windows. Each partition has one window at a time.
+const ALL_BYTES: u64 = 128 << 20;
+/// The minimum that a partition may use, in bytes, even if all partitions then use more than [`ALL_BYTES`]. With smaller windows, the
+/// same chunks are decoded too often.
+const MIN_BYTES: u64 = 32 << 20;
 /// The bytes of the index of a cell.
 const INDEX_BYTES: u64 = 4;
 
 /// Returns windows that contain the cells in the given order, one window after another. The axes are in
-/// that order, each with the order of the indices along it. A window is as large as memory allows, but
-/// there are at least `least` along the first axis, if it is long enough and stored in its order or reversed:
+/// that order, each with the order of the indices along it. A window takes at most the bytes of one of `partitions`
+/// partitions, among which the first axis is divided, unless its indices are listed:
 ///
 /// ```text
 /// ORDER BY lat, lon, time        windows
@@ -27,10 +30,11 @@ pub(crate) fn windows(
     axes: &[(usize, IndexOrder)],
     selection: &Selection,
     cell_bytes: u64,
-    least: u64,
+    partitions: u64,
     most_decodes: u64,
 ) -> Option<ChunkGrid> {
     let span = |axis: usize| span(&selection.axes()[axis]);
+    let most_bytes = (ALL_BYTES / partitions.max(1)).max(MIN_BYTES);
     let lengths: Vec<u64> = axes.iter().map(|(axis, _)| chunks.shape()[*axis]).collect();
     let mut extents: Vec<u64> = lengths.iter().map(|length| (*length).max(1)).collect();
     let mut phase = vec![0; axes.len()];
@@ -44,9 +48,9 @@ pub(crate) fn windows(
     for (number, (axis, order)) in axes.iter().enumerate() {
         let inner = axes[number + 1..].iter().map(|(axis, _)| span(*axis));
         let bytes = inner.fold(cell_bytes.max(INDEX_BYTES), u64::saturating_mul);
-        let mut most = MAX_BYTES / bytes.max(1);
+        let mut most = most_bytes / bytes.max(1);
         if number == 0 && !matches!(order, IndexOrder::Listed(_)) {
-            most = most.min(span(*axis).div_ceil(least.max(1)).max(1));
+            most = most.min(span(*axis).div_ceil(partitions.max(1)).max(1));
         }
         if most >= span(*axis) {
             break;
@@ -90,15 +94,16 @@ mod tests {
         // 46.9 million cells of four bytes. A latitude is 1 MiB.
         let grid = ChunkGrid::new(vec![720, 181, 360], vec![24, 91, 180]);
         let all = Selection::all(grid.shape());
-        let shape = |axes: &[(usize, IndexOrder)], bytes, least| {
-            let windows = windows(&grid, axes, &all, bytes, least, 16)?;
+        let shape = |axes: &[(usize, IndexOrder)], bytes, partitions| {
+            let windows = windows(&grid, axes, &all, bytes, partitions, 16)?;
             Some(windows.chunk_shape().to_vec())
         };
         let by_place = orders([1, 2, 0]);
-        assert_eq!(shape(&by_place, 4, 1), Some(vec![31, 360, 720]));
+        assert_eq!(shape(&by_place, 4, 1), Some(vec![91, 360, 720]));
+        assert_eq!(shape(&by_place, 4, 2), Some(vec![46, 360, 720]));
         assert_eq!(shape(&by_place, 4, 8), Some(vec![23, 360, 720]));
         // A time is 260 KB.
-        assert_eq!(shape(&orders([0, 1, 2]), 4, 1), Some(vec![120, 181, 360]));
+        assert_eq!(shape(&orders([0, 1, 2]), 4, 1), Some(vec![504, 181, 360]));
         // Each latitude and each longitude by itself would decode all chunks 91 times 2 times.
         assert_eq!(shape(&by_place, 4 << 10, 1), None);
         let listed = [
