@@ -61,8 +61,14 @@ impl NthExtreme {
             ScalarValue::UInt32(Some(n)) => Some(*n as usize),
             _ => None,
         });
-        let (Some(n), false) = (n.filter(|n| *n > 0), arguments.is_distinct) else {
-            return exec_err!("{} takes values and a positive UInt32 literal", self.name());
+        if arguments.is_distinct {
+            return exec_err!("{} does not take DISTINCT", self.name());
+        }
+        let Some(n) = n.filter(|n| *n > 0) else {
+            return exec_err!(
+                "the second argument of {} is not a positive UInt32 literal",
+                self.name()
+            );
         };
         let data_type = arguments.return_field.data_type();
         macro_rules! groups {
@@ -188,7 +194,7 @@ impl<T: ArrowPrimitiveType + Send> GroupsAccumulator for FirstValues<T> {
     ) -> Result<()> {
         self.groups.resize(total.max(self.groups.len()), Vec::new());
         let Some(values) = values[0].as_primitive_opt::<T>() else {
-            return internal_err!("the values have another type than {}", self.data_type);
+            return internal_err!("expected values of type {}", self.data_type);
         };
         for (row, (value, group)) in values.values().iter().zip(groups).enumerate() {
             let is_selected = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
@@ -203,7 +209,7 @@ impl<T: ArrowPrimitiveType + Send> GroupsAccumulator for FirstValues<T> {
         self.groups.resize(total.max(self.groups.len()), Vec::new());
         let lists = states[0].as_list::<i32>();
         let Some(values) = lists.values().as_primitive_opt::<T>() else {
-            return internal_err!("the values have another type than {}", self.data_type);
+            return internal_err!("expected values of type {}", self.data_type);
         };
         for (bounds, group) in lists.value_offsets().windows(2).zip(groups) {
             for value in &values.values()[bounds[0] as usize..bounds[1] as usize] {

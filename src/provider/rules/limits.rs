@@ -50,7 +50,8 @@ fn full_sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPl
 ///     UnionExec    c is 'b' in one branch, 'a' in the other
 /// ```
 ///
-/// DataFusion 55.2 drops such keys, but drops rows of one partition that come after the first rows of another.
+/// DataFusion 55.2 leaves such keys out of the sort. But all partitions share one bound, beyond which rows are dropped, so that rows
+/// of a partition were dropped because of the first rows of another.
 pub(crate) const MERGED_LIMITS: ReplaceOperators = ReplaceOperators {
     name: "MergedLimits",
     replacement: with_all_keys,

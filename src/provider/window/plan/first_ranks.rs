@@ -37,8 +37,8 @@ const MAX_RANK: u32 = 64;
 const MIN_ROWS_PER_RANK: u64 = 8;
 
 /// Returns a filter that keeps the rows with the first ranks, such as `row_number() OVER (PARTITION BY time ORDER BY value DESC) <= 3`,
-/// with fewer rows below the window: those whose `value` is at least the third largest of their partition, which is computed
-/// on stored cells, or NULL. `None` for other plans.
+/// with fewer rows below the window: those whose `value` is at least the third largest of their partition, which an aggregate of the
+/// array computes, and NULLs if they sort first. `None` for other plans.
 pub(super) fn of_first_rows(
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
