@@ -10,4 +10,5 @@ pub mod last_rows;
 pub mod lineage;
 pub mod planned_reads;
 pub(crate) mod safety;
+pub(crate) mod tasks;
 pub(crate) mod words;

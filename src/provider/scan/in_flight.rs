@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::provider::plans::tasks::result_of;
 use crate::provider::source::{Fetch, FetchedBlock};
 
 /// The maximum number of blocks that a partition of a scan, or a worker of an aggregate, fetches at
@@ -130,12 +130,11 @@ impl InFlight {
             }
             PendingBlock::Started { task, bytes } => {
                 let start = Instant::now();
-                let joined = task.join().await;
+                let fetched = result_of(task).await;
                 self.waited += start.elapsed();
                 self.count -= 1;
                 self.depth = (self.depth * 2).min(MAX_IN_FLIGHT);
-                let failed = |error| DataFusionError::ExecutionJoin(Box::new(error));
-                (bytes, joined.map_err(failed)??)
+                (bytes, fetched?)
             }
         };
         self.arrived += bytes;

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::{concat, filter, filter_record_batch};
 use arrow::datatypes::Schema;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::sum::Sum;
@@ -22,6 +22,7 @@ use crate::provider::functions::extremes::is_max;
 use crate::provider::functions::order_statistics::collected::{absorb, double_up_to, split};
 use crate::provider::planning::mask::mask;
 use crate::provider::plans::safety::is_safe;
+use crate::provider::plans::tasks::result_of;
 
 /// The approximate number of bytes per group of an accumulator for many groups.
 const BYTES_PER_GROUP: usize = 32;
@@ -153,8 +154,7 @@ impl Accumulated {
         let tasks: Vec<_> = tasks.collect();
         let mut values = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let task = task.join().await;
-            values.push(task.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??);
+            values.push(result_of(task).await?);
         }
         let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
         Ok(concat(&values)?)

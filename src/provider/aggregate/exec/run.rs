@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, internal_err};
-use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
@@ -20,6 +19,7 @@ use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::exec::worker;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::plan::program::Program;
+use crate::provider::plans::tasks::result_of;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 
@@ -81,24 +81,26 @@ impl Run {
         let workers = (workers as u64).min(job.units()).max(1);
         let (memory, for_answer) = self.reserve(&job, workers as usize)?;
         let workers = memory.len();
-        let mut works = memory.into_iter().enumerate().map(|(number, memory)| {
+        let works = memory.into_iter().enumerate().map(|(number, memory)| {
             let metrics = match number {
                 0 => metrics.clone(),
                 _ => ScanMetrics::new(&self.metrics, number),
             };
             worker::work(Arc::clone(&job), workers, metrics, batch_size, memory)
         });
-        let Some(own) = works.next() else {
+        // All workers are tasks. If this task did the work of one first, the worker that it spawned last would wait on its thread,
+        // because the runtime lets no other thread take that one.
+        let mut tasks = works
+            .map(SpawnedTask::spawn)
+            .collect::<Vec<_>>()
+            .into_iter();
+        let Some(first) = tasks.next() else {
             return internal_err!("no worker was started");
         };
-        let others: Vec<_> = works.map(SpawnedTask::spawn).collect();
-        let (mut found, memory): (PartialState, _) = own.await?;
+        let (mut found, memory): (PartialState, _) = result_of(first).await?;
         let reserved = memory.size().min(job.bytes()?);
-        for other in others {
-            let (other, of_other) = other
-                .join()
-                .await
-                .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        for other in tasks {
+            let (other, of_other) = result_of(other).await?;
             found.merge(other, job.groups.count(), &memory)?;
             drop(of_other);
             let bytes = job.other_bytes().saturating_add(found.accumulator_bytes());

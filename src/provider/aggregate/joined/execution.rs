@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UI
 use arrow::compute::{cast, filter_record_batch, take};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
+use datafusion::common::{JoinSide, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::metrics::{
@@ -25,6 +25,7 @@ use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::join::lookup::grouped::BuildGroups;
 use crate::provider::join::lookup::joined_runs::{RunJoin, RunReader};
 use crate::provider::planning::mask::mask;
+use crate::provider::plans::tasks::result_of;
 
 /// The number of rows between two measurements of the accumulators' size. With more groups than
 /// this, the number of groups.
@@ -144,9 +145,7 @@ impl Execution {
         let works: Vec<_> = works.collect();
         let mut merged: Option<Worker> = None;
         for work in works {
-            let worker = work.join().await;
-            let worker =
-                worker.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            let worker = result_of(work).await?;
             match &mut merged {
                 Some(merged) => merged.merge(worker, job.count)?,
                 None => merged = Some(worker),

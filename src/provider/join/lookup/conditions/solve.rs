@@ -13,7 +13,7 @@ use arrow::datatypes::Schema;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::normalize_float_zero;
-use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
@@ -27,6 +27,7 @@ use crate::provider::join::lookup::conditions::runs::Runs;
 use crate::provider::join::lookup::conditions::{AxisSet, Condition, Conditions};
 use crate::provider::planning::mask::mask;
 use crate::provider::plans::below::replace_columns;
+use crate::provider::plans::tasks::result_of;
 
 /// The maximum number of rows of the build side that a task solves.
 const MAX_ROWS: usize = 8192;
@@ -60,10 +61,7 @@ impl Conditions {
         let tasks = (0..count).step_by(length).map(|start| {
             let some = rows.slice(start, length.min(count - start));
             let (this, memory) = (Arc::clone(self), memory.new_empty());
-            async move {
-                let solved = SpawnedTask::spawn(this.solve(some, memory)).join().await;
-                solved.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
-            }
+            async move { result_of(SpawnedTask::spawn(this.solve(some, memory))).await }
         });
         let mut solved = futures::stream::iter(tasks).buffered(workers);
         let sets = self.sets.iter();
