@@ -24,7 +24,7 @@ const MAX_ARRAYS: usize = 4096;
 ///
 /// In a plan that computes a climatology and subtracts it from the same array, the aggregate decodes
 /// the chunks, and the scan above takes them. A scan that joins arrays with other chunks takes a chunk that it needs for
-/// several windows.
+/// several windows, and a window along an axis one that it needs for several tiles.
 #[derive(Debug)]
 pub(crate) struct SharedReads;
 
@@ -40,7 +40,8 @@ impl PhysicalOptimizerRule for SharedReads {
             let Some(scan) = scan_of(node) else {
                 return Ok(TreeNodeRecursion::Continue);
             };
-            let arrays = arrays(scan)?;
+            let operator = node.downcast_ref::<ArrayWindowExec>();
+            let arrays = arrays(scan, operator.map(ArrayWindowExec::windows))?;
             count += arrays.len();
             for (array, read) in arrays {
                 reads.entry(array).or_default().push(read);
@@ -95,8 +96,8 @@ fn with_shared(
     }
 }
 
-/// Returns the stored arrays that the columns of a scan read, and what they read of each.
-fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
+/// Returns the stored arrays that the columns of a scan read, and what they read of each: these windows, or else all chunks.
+fn arrays(scan: &ArrayScan, windows: Option<Windows>) -> Result<Vec<(ArrayName, ArrayRead)>> {
     let mut arrays = Vec::new();
     let blocks = scan.blocks();
     let grids = match blocks.count() == blocks.list().count() {
@@ -109,10 +110,11 @@ fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
         grid, selection, ..
     } in grids
     {
-        let windows = Windows::Chunks {
+        let chunks = || Windows::Chunks {
             grid: grid.chunk_grid().clone(),
             selected: selection.chunks(grid.chunk_grid()),
         };
+        let windows = windows.clone().unwrap_or_else(chunks);
         let attributes = scan.plan().columns.iter();
         let attributes = attributes.filter_map(|column| column.checked_sub(grid.axes().len()));
         // The last column may be the file column, which no array stores.
@@ -125,4 +127,60 @@ fn arrays(scan: &ArrayScan) -> Result<Vec<(ArrayName, ArrayRead)>> {
         }
     }
     Ok(arrays)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::{collect, displayable};
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    use crate::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
+    use crate::provider::plans::fixtures::set;
+    use crate::{ArrayOptions, ArraySessionExt, enable_arrays};
+
+    use super::*;
+
+    /// Runs a query. Returns the number of bytes that it read, and its plan.
+    async fn bytes_read(ctx: &SessionContext, sql: &str) -> (usize, String) {
+        let frame = ctx.sql(sql).await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
+        let mut bytes = 0;
+        plan.apply(|node| {
+            let read = node.metrics().and_then(|all| all.sum_by_name("bytes_read"));
+            bytes += read.map_or(0, |read| read.as_usize());
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .unwrap();
+        (bytes, displayable(plan.as_ref()).indent(true).to_string())
+    }
+
+    #[tokio::test]
+    async fn tiles_of_windows_share_chunks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("array.tet");
+        let spec = DatasetSpec::new("t", Dtype::F32, &[48, 6, 4], &[8, 6, 4])
+            .with_dim_names(["time", "lat", "lon"])
+            .with_compression(Compression::ZSTD);
+        let cells = (0..48 * 24u32).flat_map(|n| ((n * 7 % 1013) as f32).to_le_bytes());
+        let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+        let cells: Vec<u8> = cells.collect();
+        writer.write_dataset(0, &cells).unwrap();
+        writer.finish().unwrap();
+        // Two tasks might decode the same chunk at the same time.
+        let config = SessionConfig::new().with_target_partitions(1);
+        let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+        ctx.register_array_file_as("f", &path, ArrayOptions::new())
+            .await
+            .unwrap();
+        set(&ctx, "datafusion.catalog.default_schema", "'f'").await;
+        let (once, _) = bytes_read(&ctx, "SELECT sum(value) FROM t").await;
+        let (bytes, plan) = bytes_read(
+            &ctx,
+            "SELECT max(n) FROM (SELECT row_number() OVER (PARTITION BY lat, lon ORDER BY value) AS n FROM t)",
+        )
+        .await;
+        assert!(plan.contains("tiles=16"), "{plan}");
+        assert_eq!(bytes, once);
+    }
 }

@@ -36,10 +36,7 @@ pub(in crate::provider) struct ArrayRead {
 impl ArrayRead {
     /// Returns `true` if several windows may need the same chunk.
     pub fn may_repeat(&self) -> bool {
-        match &self.windows {
-            Windows::Chunks { grid, .. } => !grid.has_same_chunks(&self.chunks),
-            Windows::List(_) => true,
-        }
+        self.windows.may_share_chunks(&self.chunks)
     }
 }
 
@@ -66,7 +63,7 @@ struct State {
     files: HashMap<ArrayName, Vec<NumberedFile>>,
     /// The number of files.
     count: usize,
-    /// The chunks, by the number of their file and their indices.
+    /// The chunks that are still needed after a reader has decoded them, by the number of their file and their indices.
     chunks: HashMap<(usize, Vec<u64>), DecodedChunk>,
 }
 
@@ -76,25 +73,32 @@ struct NumberedFile {
 }
 
 struct DecodedChunk {
-    cells: Arc<Vec<u8>>,
+    /// The cells and their memory; `None` if there was no space.
+    cells: Option<(Arc<Vec<u8>>, MemoryReservation)>,
     /// The number of times that the chunk is still needed.
     left: usize,
-    memory: MemoryReservation,
 }
 
 impl State {
-    /// Notes that a chunk is needed once less, and drops it if it is no longer needed. Returns the
-    /// cells, if the chunk is here.
+    /// Returns the cells of a chunk, which is then needed once less; `None` if they have to be decoded.
     fn take(&mut self, key: &(usize, Vec<u64>)) -> Option<Arc<Vec<u8>>> {
-        let chunk = self.chunks.get_mut(key)?;
-        let cells = Arc::clone(&chunk.cells);
-        chunk.left -= 1;
-        if chunk.left == 0
-            && let Some(chunk) = self.chunks.remove(key)
-        {
-            self.bytes -= chunk.memory.size();
-        }
+        let (cells, _) = self.chunks.get(key)?.cells.as_ref()?;
+        let cells = Arc::clone(cells);
+        self.count_read(key);
         Some(cells)
+    }
+
+    /// Notes that a chunk is needed once less, and drops it if it is no longer needed.
+    fn count_read(&mut self, key: &(usize, Vec<u64>)) {
+        if let Some(chunk) = self.chunks.get_mut(key) {
+            chunk.left = chunk.left.saturating_sub(1);
+            if chunk.left == 0
+                && let Some(chunk) = self.chunks.remove(key)
+                && let Some((_, memory)) = chunk.cells
+            {
+                self.bytes -= memory.size();
+            }
+        }
     }
 
     /// Reserves memory for a chunk; `None` if there is no space.
@@ -204,26 +208,29 @@ impl ChunksOfArray {
         reads.fold(0, usize::saturating_add)
     }
 
-    /// Adds the chunk that a reader has decoded, if it is needed again and there is space. If another reader has
-    /// already added it, only counts this reader's use.
+    /// Counts the read of a chunk that a reader has decoded, and adds the cells if they are needed again, there is space,
+    /// and no other reader has added them.
     pub fn add(&self, chunk: Vec<u64>, reader: &mut ChunkReader) {
-        let left = self.reads(&chunk).saturating_sub(1);
-        let Some(bytes) = reader.decoded_bytes().filter(|_| left > 0) else {
+        let left = self.reads(&chunk);
+        let Some(bytes) = reader.decoded_bytes().filter(|_| left > 1) else {
             return;
         };
         let key = (self.file, chunk);
-        let mut state = self.shared.state();
-        if state.take(&key).is_none()
+        let mut guard = self.shared.state();
+        let state = &mut *guard;
+        let new = || DecodedChunk { cells: None, left };
+        state.chunks.entry(key.clone()).or_insert_with(new);
+        state.count_read(&key);
+        if state
+            .chunks
+            .get(&key)
+            .is_some_and(|chunk| chunk.cells.is_none())
             && let Some(memory) = state.reserve(bytes)
             && let Some(cells) = reader.share()
+            && let Some(chunk) = state.chunks.get_mut(&key)
         {
+            chunk.cells = Some((cells, memory));
             state.bytes += bytes;
-            let chunk = DecodedChunk {
-                cells,
-                left,
-                memory,
-            };
-            state.chunks.insert(key, chunk);
         }
     }
 }

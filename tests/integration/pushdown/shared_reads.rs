@@ -160,22 +160,26 @@ async fn chunks_are_decoded_once_for_all_windows_of_a_join() {
     let ctx = session(&path, 1 << 30).await;
     // Two tasks might decode the same chunk at the same time.
     rows(&ctx, "SET datafusion.execution.target_partitions = 1").await;
-    for (from, arrays, plan) in [
+    for (sql, arrays, plan) in [
         // A window of 12 x 600 cells needs two chunks of `t`, and every second chunk is needed twice.
         (
-            "t JOIN u ON t.time = u.time AND t.lat = u.lat",
+            "SELECT sum(t.value * u.value), count(*) FROM t JOIN u ON t.time = u.time AND t.lat = u.lat",
             ["t", "u"],
             "zip(t, u)",
         ),
+        (
+            "SELECT max(m) FROM (SELECT avg(t.value - u.value) OVER (PARTITION BY t.lat ORDER BY t.time ROWS 3 PRECEDING) AS m \
+             FROM t JOIN u ON t.time = u.time AND t.lat = u.lat)",
+            ["t", "u"],
+            "ArrayWindowExec",
+        ),
         // Windows of 18 leads, of which each overlaps the next in 12.
         (
-            "f JOIN t ON f.init * 6 + f.lead = t.time AND f.lat = t.lat",
+            "SELECT sum(f.value * t.value), count(*) FROM f JOIN t ON f.init * 6 + f.lead = t.time AND f.lat = t.lat",
             ["f", "t"],
             "zip(f, reindexed(t))",
         ),
     ] {
-        let [one, other] = arrays;
-        let sql = format!("SELECT sum({one}.value * {other}.value), count(*) FROM {from}");
         let mut once = 0;
         for array in arrays {
             let ran = run(&ctx, &format!("SELECT sum(value) FROM {array}")).await;
@@ -183,9 +187,9 @@ async fn chunks_are_decoded_once_for_all_windows_of_a_join() {
         }
         let explained = rows(&ctx, &format!("EXPLAIN {sql}")).await;
         assert!(explained.join("\n").contains(plan), "{explained:#?}");
-        let ran = run(&ctx, &sql).await;
+        let ran = run(&ctx, sql).await;
         assert_eq!(ran.metric("bytes_read"), once, "{sql}");
-        let raw = arrays.iter().fold(sql, |sql, name| {
+        let raw = arrays.iter().fold(sql.to_string(), |sql, name| {
             sql.replace(
                 &format!("FROM {name} "),
                 &format!("FROM raw_{name} AS {name} "),

@@ -24,7 +24,7 @@ use crate::provider::plans::display::{visit_all, write_operator};
 use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::SharedChunks;
+use crate::provider::source::{SharedChunks, Windows};
 use crate::provider::window::exec::stream;
 use crate::provider::window::plan::spec::{OutputColumn, RankFunction, WindowSpec};
 
@@ -80,6 +80,11 @@ impl ArrayWindowExec {
     /// Returns the scan that the operator runs.
     pub(in crate::provider) fn scan(&self) -> &ArrayScan {
         &self.scan
+    }
+
+    /// Returns the windows that the operator reads, without those that it reads again.
+    pub(in crate::provider) fn windows(&self) -> Windows {
+        self.spec.tiles.windows(self.spec.grid.chunk_grid())
     }
 
     /// Returns the operator with chunks that it shares with other operators of the plan.

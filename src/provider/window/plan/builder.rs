@@ -39,7 +39,7 @@ use crate::provider::window::plan::tiles::Tiles;
 /// The approximate number of bytes that the planes and states of a tile may take.
 const MAX_TILE_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 48 << 20 };
 /// The maximum number of tiles that the series of a chunk are divided into, each of which decodes the
-/// chunk. With more, DataFusion's sort is faster.
+/// chunk unless it is kept. With more, DataFusion's sort is faster.
 const MAX_TILES_PER_CHUNK: u64 = if cfg!(test) { 1 << 10 } else { 32 };
 
 /// Collects the planes, aggregates and output columns of an operator.

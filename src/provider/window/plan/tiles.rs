@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::grid::{ChunkGrid, IndexSet, Selection};
+use crate::grid::{AxisChunks, ChunkGrid, IndexSet, Selection};
+use crate::provider::source::Windows;
 
 /// Tiles with fewer series span several chunks, so that loops over series are long.
 const MIN_SERIES: u64 = 512;
@@ -51,9 +52,7 @@ impl Tiles {
                 if number == axis {
                     return vec![0..set.length()];
                 }
-                let touched = set.chunks(chunks);
-                let touched = touched.ranges().flatten();
-                touched.map(|chunk| chunks.range(chunk)).collect()
+                touched(set, chunks)
             })
             .collect();
         let mut tiles = Self {
@@ -140,6 +139,13 @@ impl Tiles {
         counts.try_fold(1usize, usize::checked_mul)
     }
 
+    /// Returns the windows of all tiles: the selected chunks of the grid along the order axis, cut by the tiles.
+    pub fn windows(&self, grid: &ChunkGrid) -> Windows {
+        let mut ranges = self.ranges.clone();
+        ranges[self.axis] = touched(&self.sets[self.axis], grid.axis(self.axis));
+        Windows::Product(ranges)
+    }
+
     /// Distributes the tiles over at most this many partitions. `planes` is the number of planes of an
     /// array, and `reach` the maximum number of planes on either side that an output plane depends on.
     pub fn distribute(&mut self, partitions: usize, planes: usize, reach: usize) {
@@ -204,6 +210,13 @@ impl Tiles {
         };
         Some([half(range.start..middle), half(middle..range.end)])
     }
+}
+
+/// Returns the ranges of the chunks that contain an index of the set.
+fn touched(set: &IndexSet, chunks: AxisChunks) -> Vec<Range<u64>> {
+    let touched = set.chunks(chunks);
+    let touched = touched.ranges().flatten();
+    touched.map(|chunk| chunks.range(chunk)).collect()
 }
 
 /// Joins ranges in pairs where one ends at the start of the next.
