@@ -36,7 +36,7 @@ use {
     datafusion_proto::protobuf::PhysicalPlanNode,
 };
 
-use crate::provider::join::lookup::build::{BuildSide, Matching};
+use crate::provider::join::lookup::build::{BuildNeeds, BuildSide, Matching};
 use crate::provider::join::lookup::conditions::run_matches::Line;
 use crate::provider::join::lookup::grouped::{BuildGroups, GROUP_NUMBER};
 use crate::provider::join::lookup::probe::{JoinOutput, Probe};
@@ -100,6 +100,23 @@ impl LookupSpec {
             self.output.join_type,
             JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
         )
+    }
+
+    /// Returns, for each of `count` columns of the build side, `true` if it is needed for more than its keys.
+    fn build_columns(&self, count: usize) -> Vec<bool> {
+        let needs_all = !self.build_groups.is_empty()
+            || matches!(self.matching.as_ref(), Matching::Conditions(_));
+        let mut needed = vec![needs_all; count];
+        let filter = self.output.filter.iter();
+        let columns = filter.flat_map(|filter| filter.column_indices());
+        for column in self.output.columns.iter().chain(columns) {
+            if column.side == JoinSide::Left
+                && let Some(needed) = needed.get_mut(column.index)
+            {
+                *needed = true;
+            }
+        }
+        needed
     }
 
     /// Returns each output column as a column of one input, or `None` for columns of the other
@@ -257,12 +274,17 @@ async fn collect(
         build = Arc::new(CoalescePartitionsExec::new(build));
     }
     let memory = MemoryConsumer::new("ArrayLookupJoin").register(context.memory_pool());
+    let tracks_matches = spec.output.tracks_matches();
+    let needs = BuildNeeds {
+        columns: spec.build_columns(build.schema().fields().len()),
+        tracks_matches,
+        exact_rows: tracks_matches || !spec.build_groups.is_empty(),
+        keeps_runs,
+    };
     let mut build = BuildSide::collect(
         build.execute(0, context)?,
         &spec.matching,
-        spec.output.tracks_matches(),
-        spec.output.tracks_matches() || !spec.build_groups.is_empty(),
-        keeps_runs,
+        &needs,
         inputs[1].output_partitioning().partition_count(),
         memory,
     )

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64, AtomicUsize};
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions,
+    Array, ArrayData, ArrayRef, AsArray, BooleanArray, NullArray, RecordBatch, RecordBatchOptions,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Schema, UInt32Type};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use datafusion::common::{Result, internal_err, resources_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -87,10 +87,50 @@ pub(in crate::provider::join::lookup) enum BuildKeys {
     DistinctKeyIndex(usize),
 }
 
+/// What a join reads of its build side.
+#[derive(Debug)]
+pub(in crate::provider::join::lookup) struct BuildNeeds {
+    /// For each column, `true` if it is needed for more than the keys. The others become null.
+    pub columns: Vec<bool>,
+    /// `true` if rows are marked that have a match.
+    pub tracks_matches: bool,
+    /// If `false`, [`BuildSide::rows`] may contain rows that no key index matches.
+    pub exact_rows: bool,
+    /// `true` if the matches of conditions are runs.
+    pub keeps_runs: bool,
+}
+
+impl BuildNeeds {
+    /// Returns the schema of the needed columns.
+    fn schema(&self, input: &Schema) -> SchemaRef {
+        let fields = input.fields().iter().zip(&self.columns);
+        let fields = fields.map(|(field, is_needed)| match is_needed {
+            true => Arc::clone(field),
+            false => Arc::new(Field::new(field.name(), DataType::Null, true)),
+        });
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// Returns a batch with the needed columns.
+    fn of(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let columns = batch.columns().iter().zip(&self.columns);
+        let columns = columns.map(|(column, is_needed)| match is_needed {
+            true => Arc::clone(column),
+            false => Arc::new(NullArray::new(rows)),
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(schema);
+        Ok(RecordBatch::try_new_with_options(
+            schema,
+            columns.collect(),
+            &options,
+        )?)
+    }
+}
+
 impl BuildSide {
-    /// Collects the rows of a stream, and finds the key indices that match each row. If `needs_rows`
-    /// is `false`, [`Self::rows`] may contain rows that no key index matches. If `keeps_runs`, the matches of conditions
-    /// are runs.
+    /// Collects the rows of a stream, and finds the key indices that match each row.
     ///
     /// # Errors
     /// Returns an error if the stream, a key or a condition fails, if the memory pool has no space,
@@ -98,15 +138,13 @@ impl BuildSide {
     pub async fn collect(
         mut input: SendableRecordBatchStream,
         matching: &Matching,
-        tracks_matches: bool,
-        needs_rows: bool,
-        keeps_runs: bool,
+        needs: &BuildNeeds,
         partitions: usize,
         memory: MemoryReservation,
     ) -> Result<Self> {
         let schema = input.schema();
         if let Matching::Keys(probe, BuildKeys::DistinctKeyIndex(column)) = matching
-            && !needs_rows
+            && !needs.exact_rows
         {
             let columns: Vec<usize> = (0..*column).collect();
             let columns = schema.project(&columns)?;
@@ -131,7 +169,17 @@ impl BuildSide {
             }
         }
         let (mut batches, mut bytes, mut seen) = (Vec::new(), 0, HashSet::new());
+        let mut keyed = KeyedRows::default();
+        let schema = needs.schema(&schema);
         while let Some(batch) = input.try_next().await? {
+            if let Matching::Keys(probe, keys) = matching {
+                let before = keyed.indices.capacity();
+                keyed.indices.reserve(batch.num_rows());
+                memory.try_grow((keyed.indices.capacity() - before) * size_of::<u32>())?;
+                keyed.add(&batch, probe, keys)?;
+                tokio::task::yield_now().await;
+            }
+            let batch = needs.of(&batch, &schema)?;
             let columns = batch.columns().iter();
             let new = columns.map(|column| new_bytes(&column.to_data(), &mut seen));
             let new = new.sum();
@@ -147,18 +195,13 @@ impl BuildSide {
             ));
         }
         let (mut known, mut bounds, mut boxes) = (None, None, None);
-        if let Matching::Keys(probe, keys) = matching {
-            // A key index and a row number per row, and up to two tables over all key indices.
-            let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
+        if let Matching::Keys(probe, _) = matching {
+            // Beside the key index, a row number per row, and up to two tables over all key indices.
+            let most = size_of::<u32>() * (rows + 2 * probe.count + 2);
             memory.try_grow(most)?;
-            let mut keyed = KeyedRows::default();
-            keyed.indices.reserve_exact(rows);
-            for batch in &batches {
-                keyed.add(batch, probe, keys)?;
-                tokio::task::yield_now().await;
-            }
-            let matches = Matches::new(&keyed.indices, probe.count);
-            memory.shrink(most.saturating_sub(matches.bytes()));
+            let of_indices = keyed.indices.capacity() * size_of::<u32>();
+            let matches = Matches::new(&std::mem::take(&mut keyed.indices), probe.count);
+            memory.shrink((most + of_indices).saturating_sub(matches.bytes()));
             (known, bounds) = (Some(matches), keyed.bounds);
         }
         // The batches and their concatenation exist at the same time.
@@ -170,7 +213,7 @@ impl BuildSide {
             let solved = conditions.solve_all(&all, partitions, &memory).await?;
             boxes = Some(Boxes::new(conditions, &solved));
             let runs = RunMatches::try_new(conditions, solved, rows, partitions, &memory)?;
-            known = Some(match keeps_runs {
+            known = Some(match needs.keeps_runs {
                 true => Matches::Runs(runs.with_index()),
                 false => Matches::of_runs(runs, conditions.count, &memory),
             });
@@ -178,7 +221,11 @@ impl BuildSide {
         let Some(matches) = known else {
             return internal_err!("a lookup join has neither keys nor conditions");
         };
-        let words = if tracks_matches { rows.div_ceil(64) } else { 0 };
+        let words = if needs.tracks_matches {
+            rows.div_ceil(64)
+        } else {
+            0
+        };
         memory.try_grow(words * size_of::<u64>())?;
         Ok(Self {
             matches,
