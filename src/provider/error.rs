@@ -103,7 +103,7 @@ pub fn describe(error: &DataFusionError) -> String {
         return "a batch of rows has more than 2 GiB of texts; lower datafusion.execution.batch_size"
             .to_owned();
     }
-    if let Some(advice) = subqueries::advice(&text).or_else(|| subqueries::lost_column(error)) {
+    if let Some(advice) = subqueries::advice(&text).or_else(|| subqueries::failed_rule(error)) {
         return advice;
     }
     // DataFusion reports a call with unsupported types of arguments as an internal error.

@@ -11,12 +11,18 @@ pub(super) fn advice(message: &str) -> Option<String> {
     }
 }
 
-/// Returns advice that replaces the message of an error about a column that DataFusion has dropped from a LATERAL subquery before
-/// it turns the subquery into a join.
-pub(super) fn lost_column(error: &DataFusionError) -> Option<String> {
-    const RULE: &str = "'decorrelate_lateral_join' failed";
-    let is_schema_error = matches!(error.find_root(), DataFusionError::SchemaError(..));
-    (is_schema_error && error.to_string().contains(RULE)).then(|| {
+/// Returns advice that replaces the message of an error in a rule of DataFusion that turns subqueries into joins.
+pub(super) fn failed_rule(error: &DataFusionError) -> Option<String> {
+    const RULES: [&str; 2] = [
+        "'decorrelate_lateral_join' failed",
+        "'scalar_subquery_to_join' failed",
+    ];
+    let is_of_planning = matches!(
+        error.find_root(),
+        DataFusionError::SchemaError(..) | DataFusionError::Plan(_)
+    );
+    let text = error.to_string();
+    (is_of_planning && RULES.iter().any(|rule| text.contains(rule))).then(|| {
         "a subquery that refers to the query around it cannot be turned into a join here: if it has an aggregate, it must refer to \
          that query only by = in its WHERE, and not below OR; write a join with GROUP BY instead"
             .to_owned()

@@ -286,6 +286,24 @@ fn subqueries_that_cannot_be_joined_get_advice() {
             value,
         ),
         (
+            "SELECT lat, (SELECT max(s.v) FROM (SELECT lon, value * 2 AS v FROM humidity) s WHERE s.lon = t.lon AND s.v > t.value) \
+             FROM temperature t"
+                .to_owned(),
+            value,
+        ),
+        (
+            "SELECT lat, (SELECT max(s.value) FROM (SELECT lon, value * 2 AS value FROM humidity) s WHERE s.lon = t.lon \
+             AND s.value > t.value) FROM temperature t"
+                .to_owned(),
+            value,
+        ),
+        (
+            "SELECT lat, (SELECT max(d.lat) FROM (SELECT DISTINCT time, lat, lon FROM humidity) d WHERE d.lon = t.lon \
+             AND t.value > 0) FROM temperature t"
+                .to_owned(),
+            value,
+        ),
+        (
             format!("SELECT lat, EXISTS (SELECT value {of_t}) FROM temperature t"),
             condition,
         ),

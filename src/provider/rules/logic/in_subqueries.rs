@@ -2,11 +2,12 @@
 //!
 //! DataFusion plans such an `IN` as a mark join, whose mark is true or false, but never NULL:
 //! `x NOT IN (SELECT y ...) OR p` keeps rows where `x` or a `y` is NULL. This rule adds the cases
-//! in which the result is NULL to the predicate. A correlated `NOT IN` that is a
-//! conjunct of its own becomes `NOT EXISTS`, because DataFusion's null-aware anti join has only one key.
+//! in which the result is NULL to the predicate. If the subquery is correlated, `IN` in such a predicate, and `NOT IN` as a
+//! conjunct of its own, become `EXISTS`, because DataFusion's null-aware anti join has only one key.
 
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
@@ -101,8 +102,12 @@ fn depends_on_null(predicate: &Expr) -> Result<bool> {
 
 /// Returns `true` if a predicate on the rows of a correlated subquery may be applied before the predicates that correlate it,
 /// which DataFusion 55 moves up: above limits, windows and aggregations without groups, this gives other rows. It also takes
-/// a column of the outer query for one of the subquery that has the same name and table.
+/// a column of the outer query for one of the subquery that has the same name and table, and a column of a query further out for
+/// one of the outer query.
 fn keeps_rows(found: &InSubquery) -> Result<bool> {
+    if found.expr.contains_outer() {
+        return Ok(false);
+    }
     let columns = found.expr.column_refs();
     let changes = found.subquery.subquery.exists(|node| {
         let moves = match node {
@@ -121,9 +126,42 @@ fn keeps_rows(found: &InSubquery) -> Result<bool> {
 /// Returns a predicate that is true where `x NOT IN (q)` is: no row of `q` equals `x`, none is NULL, and `x` is not NULL unless
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let mut predicate = Expr::Not(Box::new(exists_equal(found, schema)?));
+    for case in unknown_cases(found, schema)? {
+        predicate = predicate.and(Expr::Not(Box::new(case)));
+    }
+    Ok(predicate)
+}
+
+/// Returns the cases in which `x IN (q)` is NULL if no row of `q` equals `x`: `q` has a NULL, or `x` is NULL and `q` has a row.
+fn unknown_cases(found: &InSubquery, schema: &DFSchema) -> Result<Vec<Expr>> {
     let rows = &found.subquery;
+    let (item_column, item) = item(rows);
+    let mut cases = Vec::new();
+    if item.is_nullable() {
+        cases.push(exists(rows, filtered(rows, item_column.is_null())?)?);
+    }
+    if found.expr.nullable(schema).unwrap_or(true) {
+        let any = exists(rows, rows.subquery.as_ref().clone())?;
+        cases.push(found.expr.as_ref().clone().is_null().and(any));
+    }
+    Ok(cases)
+}
+
+/// Returns the column that a subquery of `IN` outputs.
+fn item(rows: &Subquery) -> (Expr, &FieldRef) {
     let (table, item) = rows.subquery.schema().qualified_field(0);
-    let item_column = Expr::Column(Column::new(table.cloned(), item.name()));
+    (Expr::Column(Column::new(table.cloned(), item.name())), item)
+}
+
+fn filtered(rows: &Subquery, predicate: Expr) -> Result<LogicalPlan> {
+    let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&rows.subquery));
+    rows.filter(predicate)?.build()
+}
+
+/// Returns a predicate that is true where a row of the subquery equals the tested expression, else false.
+fn exists_equal(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let rows = &found.subquery;
     let mut references = rows.outer_ref_columns.clone();
     let value = found.expr.as_ref().clone().transform_up(|one| {
         let Expr::Column(column) = one else {
@@ -134,55 +172,35 @@ fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
         references.push(reference.clone());
         Ok(Transformed::yes(reference))
     })?;
-    let those = |predicate: Expr| {
-        let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&rows.subquery));
-        rows.filter(predicate)?.build()
-    };
     let equal = Subquery {
-        subquery: Arc::new(those(item_column.clone().eq(value.data))?),
+        subquery: Arc::new(filtered(rows, item(rows).0.eq(value.data))?),
         outer_ref_columns: references,
         spans: rows.spans.clone(),
     };
-    let mut predicate = Expr::Exists(Exists::new(equal, true));
-    if item.is_nullable() {
-        let null = exists(rows, those(item_column.is_null())?)?;
-        predicate = predicate.and(Expr::Not(Box::new(null)));
-    }
-    if found.expr.nullable(schema).unwrap_or(true) {
-        let any = exists(rows, rows.subquery.as_ref().clone())?;
-        let is_known = found.expr.as_ref().clone().is_not_null();
-        predicate = predicate.and(is_known.or(Expr::Not(Box::new(any))));
-    }
-    Ok(predicate)
+    Ok(Expr::Exists(Exists::new(equal, false)))
 }
 
-/// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`.
+/// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`. If `q` is correlated and
+/// [`keeps_rows`] allows it, `EXISTS` takes the place of `x IN (q)`: DataFusion simplifies `NOT (x IN (q) OR p)` to
+/// `x NOT IN (q) AND NOT p`, and plans the former as a null-aware anti join.
 fn null_aware_in(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let rows = &found.subquery;
-    let (table, item) = rows.subquery.schema().qualified_field(0);
-    let item_column = Expr::Column(Column::new(table.cloned(), item.name()));
-    let mut cases = Vec::new();
-    if item.is_nullable() {
-        let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(&rows.subquery));
-        cases.push(exists(rows, plan.filter(item_column.is_null())?.build()?)?);
-    }
-    if found.expr.nullable(schema).unwrap_or(true) {
-        let any = exists(rows, rows.subquery.as_ref().clone())?;
-        cases.push(found.expr.as_ref().clone().is_null().and(any));
-    }
-    let Some(is_unknown) = cases.into_iter().reduce(Expr::or) else {
-        return Ok(Transformed::no(Expr::InSubquery(found)));
-    };
+    let cases = unknown_cases(&found, schema)?;
     let is_negated = found.negated;
-    let is_in = Expr::InSubquery(InSubquery {
-        negated: false,
-        ..found
-    });
+    let is_in = match !found.subquery.outer_ref_columns.is_empty() && keeps_rows(&found)? {
+        true => exists_equal(&found, schema)?,
+        false => Expr::InSubquery(InSubquery {
+            negated: false,
+            ..found
+        }),
+    };
     let unknown = lit(ScalarValue::Boolean(None));
-    let answer = is_in.or(is_unknown.and(unknown));
+    let result = match cases.into_iter().reduce(Expr::or) {
+        Some(is_unknown) => is_in.or(is_unknown.and(unknown)),
+        None => is_in,
+    };
     Ok(Transformed::yes(match is_negated {
-        true => Expr::Not(Box::new(answer)),
-        false => answer,
+        true => Expr::Not(Box::new(result)),
+        false => result,
     }))
 }
 
