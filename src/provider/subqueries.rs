@@ -2,6 +2,16 @@
 
 use datafusion::error::DataFusionError;
 
+/// What a scalar subquery must be.
+const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
+                     by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
+                     argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
+                     GROUP BY";
+/// What a subquery of EXISTS or IN must be.
+const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
+                         refers to the query around it, then in its own WHERE, without LIMIT, UNION and EXCEPT; elsewhere, write a LEFT \
+                         JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+
 /// Returns advice that replaces the message of an error, if the message is about a subquery that DataFusion cannot turn into a
 /// join. Such messages consist of the plan.
 pub(super) fn advice(message: &str) -> Option<String> {
@@ -11,22 +21,26 @@ pub(super) fn advice(message: &str) -> Option<String> {
     }
 }
 
-/// Returns advice that replaces the message of an error in a rule of DataFusion that turns subqueries into joins.
+/// Returns advice that replaces the message of an error of a rule of DataFusion that turns subqueries into joins, or about a column
+/// of the table that such a rule makes of a subquery.
 pub(super) fn failed_rule(error: &DataFusionError) -> Option<String> {
-    const RULES: [&str; 2] = [
-        "'decorrelate_lateral_join' failed",
-        "'scalar_subquery_to_join' failed",
-    ];
+    const LATERAL: &str = "a subquery that refers to the query around it cannot be turned into a join here: if it has an aggregate, it \
+                           must refer to that query only by = in its WHERE, and not below OR; write a join with GROUP BY instead";
     let is_of_planning = matches!(
         error.find_root(),
         DataFusionError::SchemaError(..) | DataFusionError::Plan(_)
     );
     let text = error.to_string();
-    (is_of_planning && RULES.iter().any(|rule| text.contains(rule))).then(|| {
-        "a subquery that refers to the query around it cannot be turned into a join here: if it has an aggregate, it must refer to \
-         that query only by = in its WHERE, and not below OR; write a join with GROUP BY instead"
-            .to_owned()
-    })
+    let rules = [
+        ("'decorrelate_lateral_join' failed", LATERAL),
+        ("'scalar_subquery_to_join' failed", VALUE),
+        ("'decorrelate_predicate_subquery' failed", CONDITION),
+        ("No field named __correlated_sq_", CONDITION),
+    ];
+    let failed = rules.into_iter().find(|(rule, _)| text.contains(rule));
+    failed
+        .filter(|_| is_of_planning)
+        .map(|(_, advice)| advice.to_owned())
 }
 
 /// Suggests a rewrite of a subquery that DataFusion cannot turn into a join.
@@ -42,13 +56,6 @@ fn outer_reference_advice(message: &str) -> String {
 
 /// Explains why a subquery cannot be planned, and what to write instead.
 fn reason(message: &str) -> Option<&'static str> {
-    const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
-                         by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
-                         argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
-                         GROUP BY";
-    const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
-                             refers to the query around it, then in its own WHERE, without LIMIT and UNION; elsewhere, write a LEFT \
-                             JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
     const PLACE: &str = "a subquery that refers to the query around it can be in the SELECT list and in WHERE, but not in ORDER BY or a \
                          window; give it a name in the SELECT list of a subquery in FROM, and use this name";
     if let Some((_, expression)) =

@@ -1,9 +1,10 @@
-//! Sorts for the first rows: long limits, and limits of unions whose branches differ in a constant.
+//! Limits: long ones of sorts, limits of unions whose branches differ in a constant, and limits of groups that come in order.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::physical_expr::{AcrossPartitions, LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -40,6 +41,27 @@ fn full_sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPl
     let all = SortExec::new(sort.expr().clone(), Arc::clone(sort.input()))
         .with_preserve_partitioning(sort.preserve_partitioning());
     Ok(Some(Arc::new(LocalLimitExec::new(Arc::new(all), fetch))))
+}
+
+/// Removes the limit of an aggregation without aggregate functions whose groups come in order. The operators above have the same
+/// limit.
+///
+/// DataFusion 55 gives such a limit to aggregations without an order, and fails if the input has one in the finished plan, as an
+/// aggregate of an array has.
+pub(crate) const ORDERED_DISTINCT: ReplaceOperators = ReplaceOperators {
+    name: "OrderedDistinct",
+    replacement: without_limit,
+};
+
+fn without_limit(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let aggregation = plan.downcast_ref::<AggregateExec>();
+    let limited = aggregation.filter(|aggregation| {
+        let limit = aggregation.limit_options();
+        limit.is_some_and(|limit| limit.descending().is_none())
+            && aggregation.aggr_expr().is_empty()
+            && !aggregation.is_unordered_unfiltered_group_by_distinct()
+    });
+    Ok(limited.map(|aggregation| Arc::new(aggregation.with_new_limit_options(None)) as _))
 }
 
 /// Sorts the partitions of a merge by keys that are constant within each of them, if only the first rows are kept:

@@ -4,8 +4,8 @@
 //! analyzer     ExpressionRewrites, ResultAttributes, CountedSetOperations,
 //!              ResolveNearest                                           as written, types unknown
 //!              DataFusion's rules
-//!              OuterUnions, EqualZeros, NullAwareInSubqueries,
-//!              CombinedInLists, EqualZeros, ComputedKeys,
+//!              OuterUnions, EqualZeros, CorrelatedSubqueries,
+//!              NullAwareInSubqueries, CombinedInLists, EqualZeros, ComputedKeys,
 //!              WrittenTypes, BoundedFunctions, ChangedRows              types are coerced
 //!
 //! logical      KeptKeys                in the place of eliminate_cross_join
@@ -29,8 +29,8 @@
 //!              SingleStageAggregates   aggregates that ArrayAggregates left to DataFusion
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
-//!              SortedScans, SharedReads, MergedLimits, SpillLongLimits, RestartBuildSides,
-//!              SliceBatches, NullOrderKeys, ReserveKeptRows            on the finished plan
+//!              SortedScans, SharedReads, MergedLimits, OrderedDistinct, SpillLongLimits,
+//!              RestartBuildSides, SliceBatches, NullOrderKeys, ReserveKeptRows            on the finished plan
 //!              DistributedScans        divides the finished plan among workers (feature `cluster`)
 //! ```
 
@@ -53,10 +53,10 @@ use crate::provider::rules::analysis::{ExpressionRewrites, ResolveNearest};
 use crate::provider::rules::batch_slices::SLICE_BATCHES;
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::grouping_sets::GROUPING_SETS;
-use crate::provider::rules::limits::{MERGED_LIMITS, SPILL_LONG_LIMITS};
+use crate::provider::rules::limits::{MERGED_LIMITS, ORDERED_DISTINCT, SPILL_LONG_LIMITS};
 use crate::provider::rules::logic::{
-    CombinedInLists, ComputedKeys, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
-    OuterUnions, WrittenTypes,
+    CombinedInLists, ComputedKeys, CorrelatedSubqueries, CountedSetOperations, EqualZeros,
+    NullAwareInSubqueries, OuterUnions, WrittenTypes,
 };
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
@@ -111,6 +111,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Last, Arc::new(SortedScans)),
         (Last, Arc::new(SharedReads)),
         (Last, Arc::new(MERGED_LIMITS)),
+        (Last, Arc::new(ORDERED_DISTINCT)),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),
         (Last, Arc::new(SLICE_BATCHES)),
@@ -196,6 +197,7 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         rules.splice(0..0, first);
         rules.push(Arc::new(OuterUnions));
         rules.push(Arc::new(EqualZeros));
+        rules.push(Arc::new(CorrelatedSubqueries));
         rules.push(Arc::new(NullAwareInSubqueries));
         rules.push(Arc::new(CombinedInLists));
         // Also in the lists that the last rule has made.

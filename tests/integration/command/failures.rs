@@ -237,6 +237,7 @@ fn subqueries_that_cannot_be_joined_get_advice() {
     let condition = "EXISTS or IN with a subquery cannot be turned into a join here";
     let place =
         "a subquery that refers to the query around it can be in the SELECT list and in WHERE";
+    let window = "a window in a subquery that refers to the query around it must be partitioned by the columns that";
     let of_t = "FROM humidity h WHERE h.lat = t.lat";
     for (statement, expected) in [
         (
@@ -302,6 +303,32 @@ fn subqueries_that_cannot_be_joined_get_advice() {
              AND t.value > 0) FROM temperature t"
                 .to_owned(),
             value,
+        ),
+        (
+            "SELECT lat FROM temperature t WHERE value IN (SELECT max(s.v) FROM (SELECT lon, value AS v FROM humidity) s \
+             WHERE s.lon + 1 = t.lon)"
+                .to_owned(),
+            value,
+        ),
+        (
+            format!("SELECT lat FROM temperature t WHERE value IN (SELECT value {of_t} EXCEPT SELECT 1)"),
+            condition,
+        ),
+        (
+            format!("SELECT lat FROM temperature t WHERE EXISTS (SELECT value {of_t} OFFSET 3)"),
+            "EXISTS with a subquery that refers to the query around it must not have OFFSET or LIMIT 0",
+        ),
+        (
+            format!(
+                "SELECT lat FROM temperature t WHERE value IN (SELECT value {of_t} QUALIFY row_number() OVER (ORDER BY time) = 1)"
+            ),
+            window,
+        ),
+        (
+            format!(
+                "SELECT t.lat, l.n FROM temperature t, LATERAL (SELECT row_number() OVER (PARTITION BY time) AS n {of_t}) l"
+            ),
+            window,
         ),
         (
             format!("SELECT lat, EXISTS (SELECT value {of_t}) FROM temperature t"),

@@ -56,9 +56,10 @@ fn has_subquery(expression: &Expr) -> Result<bool> {
     expression.exists(|one| Ok(matches!(one, Expr::InSubquery(_))))
 }
 
-/// Rewrites the `IN` subqueries of a conjunct so that they can be NULL. A conjunct that is nothing
-/// but `IN`, or `NOT IN` over a subquery that is not correlated, stays, because DataFusion plans it
-/// as a semi join or a null-aware anti join.
+/// Rewrites the `IN` subqueries of a conjunct so that they can be NULL. A conjunct that is nothing but `IN`, or `NOT IN` of a column
+/// over a subquery that is not correlated, stays, because DataFusion plans it as a semi join or a null-aware anti join. `NOT IN`
+/// of another expression gets the cases in which it is NULL as well: DataFusion decides by the columns of the expression whether
+/// the anti join is null-aware, and pushes a constant into the subquery, where it drops the NULLs.
 fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
     let alone = match &conjunct {
         Expr::InSubquery(found) => Some((found, found.negated)),
@@ -69,13 +70,25 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
         _ => None,
     };
     if let Some((found, is_negated)) = alone {
-        let is_rewritten =
-            is_negated && !found.subquery.outer_ref_columns.is_empty() && keeps_rows(found)?;
-        return match is_rewritten {
-            true => not_exists(found, schema),
-            false => Ok(conjunct),
+        if !is_negated {
+            return Ok(conjunct);
+        }
+        if !found.subquery.outer_ref_columns.is_empty() {
+            return match keeps_rows(found)? {
+                true => not_exists(found, schema),
+                false => Ok(conjunct),
+            };
+        }
+        return match is_cast_column(&found.expr) {
+            true => Ok(conjunct),
+            false => and_none(conjunct.clone(), unknown_cases(found, schema)?),
         };
     }
+    let named = conjunct.transform_up(|one| match one {
+        Expr::InSubquery(found) => with_named_item(found),
+        other => Ok(Transformed::no(other)),
+    })?;
+    let conjunct = named.data;
     if !depends_on_null(&conjunct)? {
         return Ok(conjunct);
     }
@@ -84,6 +97,25 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
         other => Ok(Transformed::no(other)),
     })?;
     Ok(predicate.data)
+}
+
+/// Names the output column of a subquery, if it is an expression: DataFusion gives mark joins two columns of the name of such an
+/// expression.
+fn with_named_item(found: InSubquery) -> Result<Transformed<Expr>> {
+    let (table, item) = found.subquery.subquery.schema().qualified_field(0);
+    if table.is_some() {
+        return Ok(Transformed::no(Expr::InSubquery(found)));
+    }
+    let item = Expr::Column(Column::new_unqualified(item.name())).alias("item");
+    let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&found.subquery.subquery));
+    let subquery = Subquery {
+        subquery: Arc::new(rows.project([item])?.build()?),
+        ..found.subquery
+    };
+    Ok(Transformed::yes(Expr::InSubquery(InSubquery {
+        subquery,
+        ..found
+    })))
 }
 
 /// Returns `true` if the result may depend on whether an `IN` is false or NULL. Below AND and OR
@@ -126,11 +158,22 @@ fn keeps_rows(found: &InSubquery) -> Result<bool> {
 /// Returns a predicate that is true where `x NOT IN (q)` is: no row of `q` equals `x`, none is NULL, and `x` is not NULL unless
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
-    let mut predicate = Expr::Not(Box::new(exists_equal(found, schema)?));
-    for case in unknown_cases(found, schema)? {
-        predicate = predicate.and(Expr::Not(Box::new(case)));
+    let equal = exists_equal(found, schema)?;
+    and_none(Expr::Not(Box::new(equal)), unknown_cases(found, schema)?)
+}
+
+/// Returns the conjunction of a predicate and the negations of some cases.
+fn and_none(predicate: Expr, cases: Vec<Expr>) -> Result<Expr> {
+    let cases = cases.into_iter().map(|case| Expr::Not(Box::new(case)));
+    Ok(cases.fold(predicate, Expr::and))
+}
+
+/// Returns `true` for a column, and for casts of a column.
+fn is_cast_column(expression: &Expr) -> bool {
+    match expression {
+        Expr::Cast(cast) => is_cast_column(&cast.expr),
+        other => matches!(other, Expr::Column(_)),
     }
-    Ok(predicate)
 }
 
 /// Returns the cases in which `x IN (q)` is NULL if no row of `q` equals `x`: `q` has a NULL, or `x` is NULL and `q` has a row.

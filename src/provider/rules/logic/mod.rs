@@ -2,6 +2,7 @@
 //!
 //! - [`changed_rows`]: predicates and new values of DELETE and UPDATE.
 //! - [`computed_keys`]: expressions and -0.0 in the keys of windows, and comparisons in ORDER BY.
+//! - [`correlated`]: subqueries that refer to the query around them.
 //! - [`guarded_branches`]: branches of CASE that may fail.
 //! - [`in_lists`]: several IN lists over one expression.
 //! - [`in_subqueries`]: `IN (SELECT ...)` below OR and NOT.
@@ -14,6 +15,7 @@
 mod changed_rows;
 mod changed_table;
 mod computed_keys;
+mod correlated;
 mod guarded_branches;
 mod in_lists;
 mod in_subqueries;
@@ -26,6 +28,7 @@ mod zeros;
 
 pub(crate) use changed_rows::ChangedRows;
 pub(crate) use computed_keys::ComputedKeys;
+pub(crate) use correlated::CorrelatedSubqueries;
 pub(crate) use guarded_branches::GuardedBranches;
 pub(crate) use in_lists::CombinedInLists;
 pub(crate) use in_subqueries::NullAwareInSubqueries;
