@@ -2,12 +2,12 @@
 
 use datafusion::error::DataFusionError;
 
-/// What a scalar subquery must be.
+/// Advice about a scalar subquery that cannot be turned into a join.
 const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
                      by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
                      argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
                      GROUP BY";
-/// What a subquery of EXISTS or IN must be.
+/// Advice about a subquery of EXISTS or IN that cannot be turned into a join.
 const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
                          refers to the query around it, then in its own WHERE, without LIMIT, UNION and EXCEPT; elsewhere, write a LEFT \
                          JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";

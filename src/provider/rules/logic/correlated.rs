@@ -1,7 +1,7 @@
 //! Subqueries of EXISTS and IN, scalar subqueries and LATERAL subqueries that refer to the query around them.
 //!
-//! DataFusion plans them as joins, and moves the predicates that refer to the query around them above their other operators, which
-//! then see more rows, or groups without a row are lost.
+//! DataFusion plans them as joins, and moves the predicates that refer to the query around them above their other operators. Windows
+//! and limits then see more rows, and an aggregation without GROUP BY has no row where none matches.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// A rule that compares with the only row of a subquery where EXISTS and IN test an aggregation without groups, and refuses
-/// subqueries of which DataFusion would return other rows.
+/// A rule that rewrites EXISTS and IN over an aggregation without GROUP BY, and refuses windows and limits that would see other rows.
 #[derive(Debug, Default)]
 pub(crate) struct CorrelatedSubqueries;
 
@@ -137,7 +136,7 @@ fn partitions_by(window: &WindowFunction, keys: Option<&[Expr]>) -> bool {
     keys.is_some_and(|keys| keys.iter().all(|key| partition.contains(key)))
 }
 
-/// Rewrites EXISTS and IN over a correlated aggregation without groups, which has one row even if no row matches:
+/// Rewrites EXISTS and IN over a correlated aggregation without GROUP BY, which has one row even if no row matches:
 /// `EXISTS (q)` is true, `EXISTS (q HAVING p)` is `(SELECT p FROM q) IS TRUE`, and `x IN (q)` is `x = (q)`.
 fn of_single_row(expression: Expr) -> Result<Transformed<Expr>> {
     let (Expr::Exists(Exists { subquery, negated })
@@ -188,7 +187,7 @@ fn has_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the HAVING of an aggregation without groups, if it does not refer to the query around it.
+/// Returns the HAVING of an aggregation without GROUP BY, if it does not refer to the query around it.
 fn having(plan: &LogicalPlan) -> Option<&Filter> {
     match plan {
         LogicalPlan::Projection(projection) => having(&projection.input),

@@ -81,7 +81,7 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
         }
         return match is_cast_column(&found.expr) {
             true => Ok(conjunct),
-            false => and_none(conjunct.clone(), unknown_cases(found, schema)?),
+            false => Ok(and_none(conjunct.clone(), unknown_cases(found, schema)?)),
         };
     }
     let named = conjunct.transform_up(|one| match one {
@@ -159,13 +159,14 @@ fn keeps_rows(found: &InSubquery) -> Result<bool> {
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
     let equal = exists_equal(found, schema)?;
-    and_none(Expr::Not(Box::new(equal)), unknown_cases(found, schema)?)
+    let cases = unknown_cases(found, schema)?;
+    Ok(and_none(Expr::Not(Box::new(equal)), cases))
 }
 
 /// Returns the conjunction of a predicate and the negations of some cases.
-fn and_none(predicate: Expr, cases: Vec<Expr>) -> Result<Expr> {
+fn and_none(predicate: Expr, cases: Vec<Expr>) -> Expr {
     let cases = cases.into_iter().map(|case| Expr::Not(Box::new(case)));
-    Ok(cases.fold(predicate, Expr::and))
+    cases.fold(predicate, Expr::and)
 }
 
 /// Returns `true` for a column, and for casts of a column.

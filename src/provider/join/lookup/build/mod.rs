@@ -87,7 +87,7 @@ pub(in crate::provider::join::lookup) enum BuildKeys {
     DistinctKeyIndex(usize),
 }
 
-/// What a join reads of its build side.
+/// The parts of its build side that a join reads.
 #[derive(Debug)]
 pub(in crate::provider::join::lookup) struct BuildNeeds {
     /// For each column, `true` if it is needed for more than the keys. The others become null.
@@ -111,7 +111,7 @@ impl BuildNeeds {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// Returns a batch with the needed columns.
+    /// Returns a batch with the needed columns. `schema` is that of [`Self::schema`].
     fn of(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let columns = batch.columns().iter().zip(&self.columns);
