@@ -105,32 +105,44 @@ impl DistinctKeys {
     /// Returns the number of each row's combination, with `None` for rows with a null and for
     /// combinations that are not in the set.
     pub fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
+        let mut numbers = Vec::with_capacity(keys[0].len());
+        self.find_each(keys, |_, number| numbers.push(number))?;
+        Ok(numbers)
+    }
+
+    /// Calls `found` with the index of each row and with the number that [`Self::find`] returns for it.
+    pub fn find_each(
+        &self,
+        keys: &[ArrayRef],
+        mut found: impl FnMut(usize, Option<u32>),
+    ) -> Result<()> {
         let nulls = nulls(keys);
         let has_null = |row| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
         let mut next = 0;
-        Ok(match self {
+        match self {
             Self::Words { numbered, .. } => {
-                let words = words(&keys[0]).into_iter().enumerate();
-                words
-                    .map(|(row, word)| match has_null(row) {
+                for (row, word) in words(&keys[0]).into_iter().enumerate() {
+                    let number = match has_null(row) {
                         true => None,
                         false => numbered.find(&word, &mut next),
-                    })
-                    .collect()
+                    };
+                    found(row, number);
+                }
             }
             Self::Rows {
                 converter,
                 numbered,
             } => {
-                let rows = rows_of(converter, keys)?;
-                let rows = rows.iter().enumerate();
-                rows.map(|(row, key)| match has_null(row) {
-                    true => None,
-                    false => numbered.find(key.data(), &mut next),
-                })
-                .collect()
+                for (row, key) in rows_of(converter, keys)?.iter().enumerate() {
+                    let number = match has_null(row) {
+                        true => None,
+                        false => numbered.find(key.data(), &mut next),
+                    };
+                    found(row, number);
+                }
             }
-        })
+        }
+        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{filter, take};
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -12,6 +12,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
 use crate::grid::{Cells, Selection, Window};
+use crate::provider::join::lookup::build::KeyBounds;
 use crate::provider::join::lookup::distinct_keys::{DistinctKeys, nulls};
 use crate::provider::source::GridSelection;
 
@@ -219,14 +220,7 @@ impl ProbeKeys {
             let count = part.distinct.count() as u32 + 1;
             let numbers = indices.iter().map(|index| index / part.stride % count);
             let numbers = UInt32Array::from_iter_values(numbers);
-            let values = match part.values.get() {
-                Some(values) => values,
-                None => {
-                    let values = part.distinct.values()?;
-                    part.values.get_or_init(|| values)
-                }
-            };
-            for (number, values) in part.keys.iter().zip(values) {
+            for (number, values) in part.keys.iter().zip(part.values()?) {
                 all[*number] = Some(take(values, &numbers, None)?);
             }
         }
@@ -234,16 +228,51 @@ impl ProbeKeys {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// Returns the key index of each row, given the values of its keys. The key index is
-    /// [`NO_KEY`] if a key is null or if no cell has the keys of the row.
-    pub fn indices(&self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
-        let mut indices = vec![0; rows];
-        for part in &self.parts {
+    /// Appends the key index of each row, given the values of its keys. The key index is [`NO_KEY`] if a key is null or if no
+    /// cell has the keys of the row.
+    pub(super) fn add_rows(
+        &self,
+        keys: &[ArrayRef],
+        rows: usize,
+        keyed: &mut KeyedRows,
+    ) -> Result<()> {
+        let start = keyed.indices.len();
+        keyed.indices.resize(start + rows, 0);
+        keyed.is_found.resize_with(self.parts.len(), Vec::new);
+        for (part, is_found) in self.parts.iter().zip(&mut keyed.is_found) {
+            is_found.resize(part.distinct.count(), false);
             let columns = part.keys.iter().map(|number| Arc::clone(&keys[*number]));
-            part.add_terms(&columns.collect::<Vec<_>>(), &mut indices)?;
+            let columns: Vec<_> = columns.collect();
+            part.add_terms(&columns, &mut keyed.indices[start..], is_found)?;
         }
-        Ok(indices)
+        Ok(())
     }
+
+    /// Returns the bounds of the keys that rows have in common with cells; `None` if there are none.
+    pub(super) fn bounds(&self, keyed: &KeyedRows) -> Result<Option<KeyBounds>> {
+        let keys = self.parts.iter().map(|part| part.keys.len()).sum();
+        let mut all = vec![None; keys];
+        for (part, is_found) in self.parts.iter().zip(&keyed.is_found) {
+            let has_others = is_found.contains(&false);
+            let is_found = BooleanArray::from(is_found.clone());
+            for (number, values) in part.keys.iter().zip(part.values()?) {
+                all[*number] = Some((filter(values, &is_found)?, has_others));
+            }
+        }
+        // Nothing was added, or every key belongs to a part.
+        let all: Option<Vec<_>> = all.into_iter().collect();
+        let all = all.filter(|all| all.iter().all(|(values, _)| !values.is_empty()));
+        all.map(KeyBounds::new).transpose()
+    }
+}
+
+/// The key indices of rows.
+#[derive(Default)]
+pub(in crate::provider::join::lookup) struct KeyedRows {
+    /// One key index per row.
+    pub indices: Vec<u32>,
+    /// For each [`KeyPart`], `true` for the combinations of key values that rows have.
+    is_found: Vec<Vec<bool>>,
 }
 
 /// Keys on the selected coordinates along some axes.
@@ -393,14 +422,31 @@ impl KeyPart {
         }))
     }
 
-    fn add_terms(&self, keys: &[ArrayRef], indices: &mut [u32]) -> Result<()> {
-        let numbers = self.distinct.find(keys)?;
-        for (index, number) in indices.iter_mut().zip(numbers) {
+    /// Returns the values of each key, one per distinct combination.
+    fn values(&self) -> Result<&Vec<ArrayRef>> {
+        if let Some(values) = self.values.get() {
+            return Ok(values);
+        }
+        let values = self.distinct.values()?;
+        Ok(self.values.get_or_init(|| values))
+    }
+
+    /// Adds the terms of rows to their key indices, and sets `is_found` for their combinations.
+    fn add_terms(
+        &self,
+        keys: &[ArrayRef],
+        indices: &mut [u32],
+        is_found: &mut [bool],
+    ) -> Result<()> {
+        self.distinct.find_each(keys, |row, number| {
+            let index = &mut indices[row];
             *index = match number {
-                Some(number) if *index != NO_KEY => *index + number * self.stride,
+                Some(number) if *index != NO_KEY => {
+                    is_found[number as usize] = true;
+                    *index + number * self.stride
+                }
                 _ => NO_KEY,
             };
-        }
-        Ok(())
+        })
     }
 }

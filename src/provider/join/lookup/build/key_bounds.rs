@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::compute::concat;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Operator;
@@ -25,9 +24,7 @@ pub(in crate::provider::join) fn between_extremes(
     values: &ArrayRef,
     schema: &Schema,
 ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-    let mut bounds = KeyBounds::new(std::slice::from_ref(values));
-    bounds.values = None;
-    bounds.update(std::slice::from_ref(values))?;
+    let bounds = KeyBounds::new([(Arc::clone(values), false)])?;
     let is_known = bounds.extremes[0].is_some();
     let predicate = bounds.predicate(std::slice::from_ref(key), schema)?;
     Ok(is_known.then_some(predicate))
@@ -38,49 +35,28 @@ pub(in crate::provider::join) fn between_extremes(
 pub(in crate::provider::join::lookup) struct KeyBounds {
     /// For each key, its min and max; `None` if its type has no order.
     extremes: Vec<Option<(ScalarValue, ScalarValue)>>,
-    /// For each key, its values; `None` once there are too many.
-    values: Option<Vec<HashSet<ScalarValue>>>,
+    /// For each key, its values; `None` if there are too many.
+    values: Vec<Option<HashSet<ScalarValue>>>,
 }
 
 impl KeyBounds {
-    /// Creates the bounds of zero rows. `keys` only give the types of the keys.
-    pub fn new(keys: &[ArrayRef]) -> Self {
-        let extremes = keys.iter().map(|key| {
-            let data_type = key.data_type();
-            let null = ScalarValue::try_from(data_type)
-                .ok()
-                .filter(|_| is_ordered(data_type))?;
-            Some((null.clone(), null))
-        });
-        Self {
-            extremes: extremes.collect(),
-            values: Some(vec![HashSet::new(); keys.len()]),
+    /// Returns the bounds of the values of each key. `true` stands for values that may be listed.
+    pub fn new(keys: impl IntoIterator<Item = (ArrayRef, bool)>) -> Result<Self> {
+        let (mut all_extremes, mut all_values) = (Vec::new(), Vec::new());
+        for (values, may_list) in keys {
+            all_extremes.push(extremes(&values)?);
+            let is_listed = may_list && values.len() <= MAX_LISTED;
+            let rows = is_listed.then_some(0..values.len());
+            let listed = rows.map(|rows| {
+                rows.map(|row| ScalarValue::try_from_array(&values, row))
+                    .collect()
+            });
+            all_values.push(listed.transpose()?);
         }
-    }
-
-    /// Adds values of the keys: one array per key, which may be of different lengths.
-    pub fn update(&mut self, keys: &[ArrayRef]) -> Result<()> {
-        for (extremes, values) in self.extremes.iter_mut().zip(keys) {
-            if let Some((min, max)) = extremes {
-                *min = extreme(min, values, false)?;
-                *max = extreme(max, values, true)?;
-            }
-        }
-        if keys.iter().any(|values| values.len() > MAX_LISTED) {
-            self.values = None;
-        }
-        let Some(known) = &mut self.values else {
-            return Ok(());
-        };
-        for (known, values) in known.iter_mut().zip(keys) {
-            for row in 0..values.len() {
-                known.insert(ScalarValue::try_from_array(values, row)?);
-            }
-        }
-        if known.iter().any(|values| values.len() > MAX_LISTED) {
-            self.values = None;
-        }
-        Ok(())
+        Ok(Self {
+            extremes: all_extremes,
+            values: all_values,
+        })
     }
 
     /// Returns a predicate that holds for all keys that are not null. `columns` are the expressions
@@ -92,7 +68,7 @@ impl KeyBounds {
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let mut all: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
         for (key, column) in columns.iter().enumerate() {
-            let values = self.values.as_ref().map(|values| &values[key]);
+            let values = self.values[key].as_ref();
             // `IN` distinguishes -0.0 from 0.0, which are equal as join keys.
             if let Some(values) = values.filter(|values| !values.iter().any(is_float_zero)) {
                 let values = values.iter().filter(|value| !value.is_null());
@@ -124,11 +100,9 @@ pub(in crate::provider::join::lookup) fn with_zeros(bound: &ScalarValue, zero: f
     }
 }
 
-/// Returns the min or max of a value and an array. Nulls are ignored.
-fn extreme(known: &ScalarValue, values: &ArrayRef, is_max: bool) -> Result<ScalarValue> {
-    let known = known.to_array()?;
-    fold(
-        &concat(&[known.as_ref(), fold(values, is_max)?.to_array()?.as_ref()])?,
-        is_max,
-    )
+/// Returns the min and max of an array, without nulls; `None` if its type has no order.
+fn extremes(values: &ArrayRef) -> Result<Option<(ScalarValue, ScalarValue)>> {
+    is_ordered(values.data_type())
+        .then(|| Ok((fold(values, false)?, fold(values, true)?)))
+        .transpose()
 }

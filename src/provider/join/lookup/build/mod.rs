@@ -30,7 +30,7 @@ use crate::provider::join::lookup::conditions::Conditions;
 use crate::provider::join::lookup::conditions::boxes::Boxes;
 use crate::provider::join::lookup::conditions::run_matches::RunMatches;
 use crate::provider::join::lookup::grouped::BuildGroups;
-use crate::provider::join::lookup::keys::ProbeKeys;
+use crate::provider::join::lookup::keys::{KeyedRows, ProbeKeys};
 
 /// The rows of the build side, with the row numbers of each key index.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ pub(in crate::provider::join::lookup) struct BuildSide {
     matched: Vec<AtomicU64>,
     /// The number of partitions of the probe side that are not finished.
     unfinished: AtomicUsize,
-    /// The bounds of the keys of all rows; `None` if there are no rows, or if the input has key
-    /// indices instead of keys.
+    /// The bounds of the keys that rows have in common with cells; `None` if there are none, or if the
+    /// input has key indices instead of keys.
     pub bounds: Option<KeyBounds>,
     /// Boxes that cover the matches of conditions.
     boxes: Option<Boxes>,
@@ -176,7 +176,7 @@ impl BuildSide {
                 let before = keyed.indices.capacity();
                 keyed.indices.reserve(batch.num_rows());
                 memory.try_grow((keyed.indices.capacity() - before) * size_of::<u32>())?;
-                keyed.add(&batch, probe, keys)?;
+                add_keys(&mut keyed, &batch, probe, keys)?;
                 tokio::task::yield_now().await;
             }
             let batch = needs.of(&batch, &schema)?;
@@ -200,9 +200,10 @@ impl BuildSide {
             let most = size_of::<u32>() * (rows + 2 * probe.count + 2);
             memory.try_grow(most)?;
             let of_indices = keyed.indices.capacity() * size_of::<u32>();
+            bounds = probe.bounds(&keyed)?;
             let matches = Matches::new(&std::mem::take(&mut keyed.indices), probe.count);
             memory.shrink((most + of_indices).saturating_sub(matches.bytes()));
-            (known, bounds) = (Some(matches), keyed.bounds);
+            known = Some(matches);
         }
         // The batches and their concatenation exist at the same time.
         memory.try_grow(bytes)?;
@@ -321,32 +322,24 @@ fn new_bytes(array: &ArrayData, seen: &mut HashSet<usize>) -> usize {
     bytes
 }
 
-/// The key indices of rows.
-#[derive(Default)]
-struct KeyedRows {
-    indices: Vec<u32>,
-    bounds: Option<KeyBounds>,
-}
-
-impl KeyedRows {
-    /// Finds the key index of each row of a batch.
-    fn add(&mut self, batch: &RecordBatch, probe: &ProbeKeys, keys: &BuildKeys) -> Result<()> {
-        match keys {
-            BuildKeys::KeyIndex(column) | BuildKeys::DistinctKeyIndex(column) => {
-                let column = batch.column(*column).as_primitive::<UInt32Type>();
-                self.indices.extend_from_slice(column.values());
-            }
-            BuildKeys::Expressions(keys) => {
-                let values = keys.iter();
-                let values = values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
-                let values = values.collect::<Result<Vec<ArrayRef>>>()?;
-                self.indices
-                    .extend(probe.indices(&values, batch.num_rows())?);
-                let bounds = &mut self.bounds;
-                let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
-                bounds.update(&values)?;
-            }
+/// Adds the key index of each row of a batch.
+fn add_keys(
+    keyed: &mut KeyedRows,
+    batch: &RecordBatch,
+    probe: &ProbeKeys,
+    keys: &BuildKeys,
+) -> Result<()> {
+    match keys {
+        BuildKeys::KeyIndex(column) | BuildKeys::DistinctKeyIndex(column) => {
+            let column = batch.column(*column).as_primitive::<UInt32Type>();
+            keyed.indices.extend_from_slice(column.values());
+            Ok(())
         }
-        Ok(())
+        BuildKeys::Expressions(keys) => {
+            let values = keys.iter();
+            let values = values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
+            let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+            probe.add_rows(&values, batch.num_rows(), keyed)
+        }
     }
 }

@@ -162,8 +162,8 @@ fn operator_of(
         match &keyed_build {
             Some(build) => {
                 let values = &build.cells.values;
-                let mut of_keys = KeyBounds::new(values);
-                of_keys.update(values)?;
+                let of_keys =
+                    KeyBounds::new(values.iter().map(|values| (Arc::clone(values), true)))?;
                 bounds = Some(of_keys.predicate(&keys, table)?);
             }
             None => is_filtered = wants_filter,
