@@ -2,6 +2,7 @@
 //! keys of sorts, the nullability of columns, and rules that run in the places of DataFusion's.
 
 mod conjunctions;
+mod filters;
 mod join_keys;
 mod laterals;
 mod nullability;
@@ -10,6 +11,7 @@ mod sort_keys;
 mod values;
 
 pub(crate) use conjunctions::BalancedConjunctions;
+pub(crate) use filters::KeptFilters;
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;
