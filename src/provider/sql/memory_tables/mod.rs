@@ -26,7 +26,7 @@ use datafusion::logical_expr::{CreateMemoryTable, Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, execute_stream_partitioned,
 };
-use datafusion::prelude::{DataFrame, SessionContext};
+use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 
 use crate::provider::sql::memory_tables::changes::MemoryChange;
@@ -78,13 +78,16 @@ struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// Creates a table of the rows of a plan.
+    /// Creates a table of the rows of an optimized plan.
     async fn collect(
         state: SessionState,
         plan: LogicalPlan,
         complete: impl FnOnce(MemTable) -> MemTable,
     ) -> Result<Self> {
-        let schema = Arc::clone(plan.schema().inner());
+        // Rules that expect a plan as written must not see the optimized one, so that it is not optimized again.
+        let plan = state.query_planner().create_physical_plan(&plan, &state);
+        let plan = plan.await?;
+        let schema = plan.schema();
         let mut names = HashSet::new();
         if let Some(field) = schema
             .fields()
@@ -93,14 +96,12 @@ impl MemoryTable {
         {
             return plan_err!("the table would have two columns named {:?}", field.name());
         }
-        let frame = DataFrame::new(state, plan);
-        let context = Arc::new(frame.task_ctx());
+        let context = state.task_ctx();
         let pool = context.memory_pool();
         let rows = Arc::new(Reserved::new(
             MemoryConsumer::new("rows of a table").register(pool),
             pool,
         ));
-        let plan = frame.create_physical_plan().await?;
         let partitions = execute_stream_partitioned(plan, context)?;
         let tasks: Vec<_> = partitions
             .into_iter()
