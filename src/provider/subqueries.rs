@@ -4,13 +4,16 @@ use datafusion::error::DataFusionError;
 
 /// Advice about a scalar subquery that cannot be turned into a join.
 const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
-                     by an aggregate without GROUP BY and LIMIT, refer to that query only by = in its WHERE, and not be an \
-                     argument of an aggregate; write first_value(x ORDER BY y) instead of ORDER BY y LIMIT 1, or a join with \
-                     GROUP BY";
+                     by an aggregate without GROUP BY or by LIMIT 1, refer to that query only by = in its WHERE, and not be an \
+                     argument of an aggregate; otherwise, write a join with GROUP BY";
 /// Advice about a subquery of EXISTS or IN that cannot be turned into a join.
 const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
-                         refers to the query around it, then in its own WHERE, without LIMIT, UNION and EXCEPT; elsewhere, write a LEFT \
-                         JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+                         refers to the query around it, then in its own WHERE, by = if it has LIMIT, and without UNION and EXCEPT; elsewhere, \
+                         write a LEFT JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+
+/// Advice about `NOT IN` with a subquery that cannot be turned into a join.
+const NOT_IN: &str = "NOT IN with a subquery that refers to the query around it cannot be turned into a join here; write NOT EXISTS \
+                      (SELECT 1 ... WHERE y = x) instead of x NOT IN (SELECT y ...)";
 
 /// Returns advice that replaces the message of an error, if the message is about a subquery that DataFusion cannot turn into a
 /// join. Such messages consist of the plan.
@@ -35,7 +38,9 @@ pub(super) fn failed_rule(error: &DataFusionError) -> Option<String> {
         ("'decorrelate_lateral_join' failed", LATERAL),
         ("'scalar_subquery_to_join' failed", VALUE),
         ("'decorrelate_predicate_subquery' failed", CONDITION),
-        ("No field named __correlated_sq_", CONDITION),
+        ("__correlated_sq_", CONDITION),
+        ("__scalar_sq_", VALUE),
+        ("null_aware anti join only supports", NOT_IN),
     ];
     let failed = rules.into_iter().find(|(rule, _)| text.contains(rule));
     failed
@@ -49,8 +54,8 @@ fn outer_reference_advice(message: &str) -> String {
     let name = message.rsplit("name: \"").next().unwrap_or_default();
     let name = name.split('"').next().unwrap_or_default();
     format!(
-        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (LIMIT, ORDER BY, or a \
-         comparison other than =); write a join with GROUP BY, or a window function, instead"
+        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (UNION, EXCEPT, or LIMIT \
+         without a comparison by =); write a join with GROUP BY, or a window function, instead"
     )
 }
 

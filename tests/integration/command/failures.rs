@@ -237,19 +237,10 @@ fn subqueries_that_cannot_be_joined_get_advice() {
     let condition = "EXISTS or IN with a subquery cannot be turned into a join here";
     let place =
         "a subquery that refers to the query around it can be in the SELECT list and in WHERE";
-    let window = "a window in a subquery that refers to the query around it must be partitioned by the columns that";
+    let window = "a window in a subquery that refers to the query around it needs columns that the subquery compares";
     let of_t = "FROM humidity h WHERE h.lat = t.lat";
+    let below_t = "FROM humidity h WHERE h.lat < t.lat";
     for (statement, expected) in [
-        (
-            format!(
-                "SELECT lat FROM temperature t WHERE value > (SELECT value {of_t} ORDER BY time LIMIT 1)"
-            ),
-            value,
-        ),
-        (
-            format!("SELECT lat, (SELECT value {of_t} ORDER BY time LIMIT 1) FROM temperature t"),
-            value,
-        ),
         (
             format!("SELECT avg((SELECT max(value) {of_t})) FROM temperature t"),
             value,
@@ -267,18 +258,6 @@ fn subqueries_that_cannot_be_joined_get_advice() {
         (
             format!("SELECT lat FROM temperature t ORDER BY (SELECT max(value) {of_t})"),
             place,
-        ),
-        (
-            format!(
-                "SELECT lat FROM temperature t WHERE EXISTS (SELECT value {of_t} ORDER BY time LIMIT 1)"
-            ),
-            condition,
-        ),
-        (
-            format!(
-                "SELECT lat FROM temperature t WHERE value NOT IN (SELECT value {of_t} ORDER BY time LIMIT 1)"
-            ),
-            condition,
         ),
         (
             "SELECT t.lat, l.* FROM (SELECT DISTINCT lat FROM temperature) t JOIN LATERAL (SELECT count(h.value) FROM humidity h \
@@ -315,20 +294,28 @@ fn subqueries_that_cannot_be_joined_get_advice() {
             condition,
         ),
         (
-            format!("SELECT lat FROM temperature t WHERE EXISTS (SELECT value {of_t} OFFSET 3)"),
+            format!("SELECT lat FROM temperature t WHERE EXISTS (SELECT value {below_t} OFFSET 3)"),
             "EXISTS with a subquery that refers to the query around it must not have OFFSET or LIMIT 0",
         ),
         (
             format!(
-                "SELECT lat FROM temperature t WHERE value IN (SELECT value {of_t} QUALIFY row_number() OVER (ORDER BY time) = 1)"
+                "SELECT lat FROM temperature t WHERE value IN (SELECT value {below_t} QUALIFY row_number() OVER (ORDER BY time) = 1)"
             ),
             window,
         ),
         (
-            format!(
-                "SELECT t.lat, l.n FROM temperature t, LATERAL (SELECT row_number() OVER (PARTITION BY time) AS n {of_t}) l"
-            ),
+            format!("SELECT t.lat, l.n FROM temperature t, LATERAL (SELECT row_number() OVER () AS n {below_t}) l"),
             window,
+        ),
+        (
+            "SELECT lat FROM temperature t WHERE EXISTS (SELECT 1 FROM humidity h LEFT JOIN humidity i ON i.lon = h.lon AND i.lat = t.lat \
+             WHERE i.value IS NULL)"
+                .to_owned(),
+            "an outer join in a subquery must not refer to the query around it in its ON",
+        ),
+        (
+            format!("SELECT lat FROM temperature t WHERE value IN (SELECT max(value) {of_t} GROUP BY ROLLUP (lon))"),
+            "ROLLUP, CUBE and an empty grouping set are not possible in a subquery that refers to the query around it",
         ),
         (
             format!("SELECT lat, EXISTS (SELECT value {of_t}) FROM temperature t"),

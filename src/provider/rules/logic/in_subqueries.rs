@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::plans::conjunction::joined;
+use crate::provider::rules::logic::correlated::names::with_item;
 
 /// A rule that makes `IN (SELECT ...)` evaluate to NULL where SQL requires it, in filters that
 /// combine `IN` with other predicates.
@@ -41,12 +42,21 @@ impl AnalyzerRule for NullAwareInSubqueries {
                 return Ok(Transformed::no(LogicalPlan::Filter(filter)));
             }
             let schema = Arc::clone(filter.input.schema());
+            let mut tested = Vec::new();
             let conjuncts = split_conjunction_owned(filter.predicate).into_iter();
-            let conjuncts = conjuncts.map(|conjunct| null_aware(conjunct, &schema));
+            let conjuncts = conjuncts.map(|conjunct| null_aware(conjunct, &schema, &mut tested));
             let predicate = joined(conjuncts.collect::<Result<_>>()?, Expr::and);
             let predicate = predicate.unwrap_or_else(|| lit(true));
-            let filter = Filter::try_new(predicate, filter.input)?;
-            Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+            if tested.is_empty() {
+                let filter = Filter::try_new(predicate, filter.input)?;
+                return Ok(Transformed::yes(LogicalPlan::Filter(filter)));
+            }
+            let columns: Vec<_> = schema.iter().map(Expr::from).collect();
+            let rows = LogicalPlanBuilder::new_from_arc(filter.input);
+            let rows = rows.project(columns.iter().cloned().chain(tested))?;
+            Ok(Transformed::yes(
+                rows.filter(predicate)?.project(columns)?.build()?,
+            ))
         })?;
         Ok(plan.data)
     }
@@ -57,10 +67,10 @@ fn has_subquery(expression: &Expr) -> Result<bool> {
 }
 
 /// Rewrites the `IN` subqueries of a conjunct so that they can be NULL. A conjunct that is nothing but `IN`, or `NOT IN` of a column
-/// over a subquery that is not correlated, stays, because DataFusion plans it as a semi join or a null-aware anti join. `NOT IN`
-/// of another expression gets the cases in which it is NULL as well: DataFusion decides by the columns of the expression whether
-/// the anti join is null-aware, and pushes a constant into the subquery, where it drops the NULLs.
-fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
+/// over a subquery that is not correlated, stays, because DataFusion plans it as a semi join or a null-aware anti join. Another
+/// expression becomes a column in `tested`: DataFusion decides by the columns of the expression whether the anti join is
+/// null-aware, and pushes a constant into the subquery, where it drops the NULLs.
+fn null_aware(conjunct: Expr, schema: &DFSchema, tested: &mut Vec<Expr>) -> Result<Expr> {
     let alone = match &conjunct {
         Expr::InSubquery(found) => Some((found, found.negated)),
         Expr::Not(inner) => match inner.as_ref() {
@@ -79,10 +89,16 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
                 false => Ok(conjunct),
             };
         }
-        return match is_cast_column(&found.expr) {
-            true => Ok(conjunct),
-            false => Ok(and_none(conjunct.clone(), unknown_cases(found, schema)?)),
-        };
+        if is_cast_column(&found.expr) {
+            return Ok(conjunct);
+        }
+        let name = format!("__tested_{}", tested.len());
+        tested.push(found.expr.as_ref().clone().alias(&name));
+        return Ok(Expr::InSubquery(InSubquery {
+            expr: Box::new(Expr::Column(Column::new_unqualified(name))),
+            subquery: found.subquery.clone(),
+            negated: true,
+        }));
     }
     let named = conjunct.transform_up(|one| match one {
         Expr::InSubquery(found) => with_named_item(found),
@@ -102,20 +118,14 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
 /// Names the output column of a subquery, if it is an expression: DataFusion gives mark joins two columns of the name of such an
 /// expression.
 fn with_named_item(found: InSubquery) -> Result<Transformed<Expr>> {
-    let (table, item) = found.subquery.subquery.schema().qualified_field(0);
-    if table.is_some() {
-        return Ok(Transformed::no(Expr::InSubquery(found)));
-    }
-    let item = Expr::Column(Column::new_unqualified(item.name())).alias("item");
-    let rows = LogicalPlanBuilder::new_from_arc(Arc::clone(&found.subquery.subquery));
-    let subquery = Subquery {
-        subquery: Arc::new(rows.project([item])?.build()?),
-        ..found.subquery
-    };
-    Ok(Transformed::yes(Expr::InSubquery(InSubquery {
-        subquery,
-        ..found
-    })))
+    let (table, _) = found.subquery.subquery.schema().qualified_field(0);
+    Ok(match table {
+        Some(_) => Transformed::no(Expr::InSubquery(found)),
+        None => Transformed::yes(Expr::InSubquery(InSubquery {
+            subquery: with_item(&found.subquery)?,
+            ..found
+        })),
+    })
 }
 
 /// Returns `true` if the result may depend on whether an `IN` is false or NULL. Below AND and OR
@@ -133,7 +143,7 @@ fn depends_on_null(predicate: &Expr) -> Result<bool> {
 }
 
 /// Returns `true` if a predicate on the rows of a correlated subquery may be applied before the predicates that correlate it,
-/// which DataFusion 55 moves up: above limits, windows and aggregations without groups, this gives other rows. It also takes
+/// which DataFusion 55 moves up: above limits and aggregations without groups, this gives other rows. It also takes
 /// a column of the outer query for one of the subquery that has the same name and table, and a column of a query further out for
 /// one of the outer query.
 fn keeps_rows(found: &InSubquery) -> Result<bool> {
@@ -143,14 +153,15 @@ fn keeps_rows(found: &InSubquery) -> Result<bool> {
     let columns = found.expr.column_refs();
     let changes = found.subquery.subquery.exists(|node| {
         let moves = match node {
-            LogicalPlan::Limit(_) | LogicalPlan::Window(_) => true,
+            LogicalPlan::Limit(_) => true,
             LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
             _ => false,
         };
-        Ok(moves
-            || columns
+        let is_taken = node.contains_outer_reference()
+            && columns
                 .iter()
-                .any(|column| node.schema().has_column(column)))
+                .any(|column| node.schema().has_column(column));
+        Ok(moves || is_taken)
     })?;
     Ok(!changes)
 }
@@ -159,14 +170,9 @@ fn keeps_rows(found: &InSubquery) -> Result<bool> {
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
     let equal = exists_equal(found, schema)?;
-    let cases = unknown_cases(found, schema)?;
-    Ok(and_none(Expr::Not(Box::new(equal)), cases))
-}
-
-/// Returns the conjunction of a predicate and the negations of some cases.
-fn and_none(predicate: Expr, cases: Vec<Expr>) -> Expr {
-    let cases = cases.into_iter().map(|case| Expr::Not(Box::new(case)));
-    cases.fold(predicate, Expr::and)
+    let cases = unknown_cases(found, schema)?.into_iter();
+    let none = cases.map(|case| Expr::Not(Box::new(case)));
+    Ok(none.fold(Expr::Not(Box::new(equal)), Expr::and))
 }
 
 /// Returns `true` for a column, and for casts of a column.
