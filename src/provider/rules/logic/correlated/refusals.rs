@@ -78,7 +78,7 @@ fn check_plan(
         }
         LogicalPlan::Join(join) => {
             let [left, right] = [refers_outward(&join.left), refers_outward(&join.right)];
-            let is_right = match join.join_type {
+            let is_allowed = match join.join_type {
                 JoinType::Inner => true,
                 JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
                     !right
@@ -90,17 +90,17 @@ fn check_plan(
                 JoinType::Full => !left && !right,
             };
             let is_in_on = join.join_type != JoinType::Inner && plan.contains_outer_reference();
-            let is_of_rows = !matches!(
+            let is_semi_or_anti = !matches!(
                 join.join_type,
                 JoinType::Left | JoinType::Right | JoinType::Full
             );
-            if !is_right && is_of_rows {
+            if !is_allowed && is_semi_or_anti {
                 return plan_err!(
                     "the second SELECT of EXCEPT and INTERSECT, and of other semi joins and anti joins, must not refer to the query \
                      around the subquery; write a join instead"
                 );
             }
-            if !is_right || is_in_on {
+            if !is_allowed || is_in_on {
                 return plan_err!(
                     "an outer join in a subquery must not refer to the query around it in its ON, or on the side whose rows may \
                      have no match; join the query around it with these rows, and aggregate, instead"

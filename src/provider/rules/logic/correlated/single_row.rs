@@ -74,8 +74,8 @@ pub(super) struct SingleRow {
     columns: Vec<Expr>,
     /// The predicates that keep the row.
     pub having: Vec<Expr>,
-    /// `true` if DataFusion keeps the row of a group without rows through the other operators.
-    is_kept: bool,
+    /// `true` if DataFusion restores the row of a group without rows above the other operators.
+    is_restored: bool,
 }
 
 impl SingleRow {
@@ -88,7 +88,7 @@ impl SingleRow {
                     aggregate: aggregate.clone(),
                     columns: columns.into_iter().map(Expr::Column).collect(),
                     having: Vec::new(),
-                    is_kept: true,
+                    is_restored: true,
                 }));
             }
             LogicalPlan::Projection(projection) => &projection.input,
@@ -124,7 +124,7 @@ impl SingleRow {
                 row.having.push(predicate);
             }
             LogicalPlan::SubqueryAlias(_) => {}
-            _ => row.is_kept = false,
+            _ => row.is_restored = false,
         }
         Ok(Some(row))
     }
@@ -149,7 +149,7 @@ impl SingleRow {
         let [item] = self.columns.as_slice() else {
             return Ok(true);
         };
-        Ok(self.is_kept && item.any_column_refs())
+        Ok(self.is_restored && item.any_column_refs())
     }
 
     /// Returns an expression over the columns of the aggregation as one over the columns of the query around the subquery.
