@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::functions_aggregate::expr_fn::first_value;
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{Sort as SortKey, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Expr, FetchType, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SkipType, col, lit,
+    Expr, FetchType, Limit, LogicalPlan, LogicalPlanBuilder, SkipType, col, lit,
 };
 
 use super::refusals::keeps_a_row;
+use super::substituted;
 use super::windows::{compared, refers_outward};
 
 /// The name of the column with row numbers.
@@ -93,30 +94,19 @@ impl<'a> Limited<'a> {
         let LogicalPlan::Projection(projection) = self.rows.as_ref() else {
             return Ok(false);
         };
+        let over_input =
+            |expression: &Expr| substituted(expression, &projection.schema, &projection.expr);
         let names = NamePreserver::new_for_projection();
         for expression in &mut self.columns {
             let name = names.save(expression);
-            *expression = name.restore(unprojected(expression, projection)?);
+            *expression = name.restore(over_input(expression)?);
         }
         for key in &mut self.order {
-            key.expr = unprojected(&key.expr, projection)?;
+            key.expr = over_input(&key.expr)?;
         }
         self.rows = &projection.input;
         Ok(true)
     }
-}
-
-/// Returns an expression over the output of a projection as one over its input.
-fn unprojected(expression: &Expr, projection: &Projection) -> Result<Expr> {
-    let expression = expression.clone().transform_up(|one| match one {
-        Expr::Column(column) => {
-            let index = projection.schema.index_of_column(&column)?;
-            let computed = projection.expr[index].clone().unalias_nested().data;
-            Ok(Transformed::yes(computed))
-        }
-        one => Ok(Transformed::no(one)),
-    })?;
-    Ok(expression.data)
 }
 
 /// Returns an aggregation of a plan that outputs its first row; `None` for plans without `LIMIT 1`, and with several columns.

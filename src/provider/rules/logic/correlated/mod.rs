@@ -143,6 +143,19 @@ fn with_subquery(mut expression: Expr, new: Subquery) -> Expr {
     expression
 }
 
+/// Returns an expression over the columns of `schema` as one over what these columns are computed from.
+fn substituted(expression: &Expr, schema: &DFSchema, computed: &[Expr]) -> Result<Expr> {
+    let expression = expression.clone().transform_up(|one| match one {
+        Expr::Column(column) => {
+            let index = schema.index_of_column(&column)?;
+            let computed = computed[index].clone().unalias_nested().data;
+            Ok(Transformed::yes(computed))
+        }
+        one => Ok(Transformed::no(one)),
+    })?;
+    Ok(expression.data)
+}
+
 /// Rewrites the subqueries in the expressions of a node.
 fn with_subqueries(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut has_any = false;

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use super::refusals::keeps_a_row;
-use super::subquery_of;
+use super::{subquery_of, substituted};
 use crate::provider::plans::conjunction::joined;
 
 /// Rewrites a correlated subquery over an aggregation without GROUP BY. With `p` for the condition of HAVING, `EXISTS` is `p IS TRUE`,
@@ -132,16 +132,10 @@ impl SingleRow {
     /// Returns an expression over the output columns, whose schema is `schema`, as one over the columns of the aggregation.
     fn over_aggregate(&self, expression: &Expr, schema: &DFSchema) -> Result<Expr> {
         let expression = expression.clone().unalias_nested().data;
-        let expression = expression.transform_up(|one| match one {
-            Expr::Column(column) => {
-                let index = schema.index_of_column(&column)?;
-                Ok(Transformed::yes(self.columns[index].clone()))
-            }
-            one => Ok(Transformed::no(one)),
-        })?;
+        let expression = substituted(&expression, schema, &self.columns)?;
         let schema = Arc::clone(&self.aggregate.schema);
         let simplifier = SimplifyContext::builder().with_schema(schema).build();
-        ExprSimplifier::new(simplifier).simplify(expression.data)
+        ExprSimplifier::new(simplifier).simplify(expression)
     }
 
     /// Returns `true` if DataFusion plans the scalar subquery correctly: its value depends on a column of the aggregation.
