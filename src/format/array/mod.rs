@@ -58,4 +58,4 @@ pub(crate) use valid_range::ValidRangeFile;
 pub use walk::next_indices;
 pub(crate) use writing::chunks::Chunks;
 pub use writing::spec::{Compression, DatasetSpec, Limits};
-pub use writing::writer::ArrayWriter;
+pub use writing::writer::{ArrayWriter, ChunkCells};

@@ -1,36 +1,49 @@
-//! Calls that wait for requests, several at a time.
+//! Calls on several threads.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The maximum number of calls at the same time.
-const AT_A_TIME: usize = 16;
+/// The maximum number of calls at the same time that wait for requests.
+const REQUESTS: usize = 16;
 
-/// Calls a function with each item, on several threads, because each call waits for requests most of the
-/// time. Returns the results in the order of the items, or the first error in this order. `path` is the
-/// place that is read.
+/// Calls a function with each item like [`call_on`], on several threads because each call waits for requests
+/// most of the time.
 ///
 /// # Errors
 /// Returns the errors of the function.
-pub(crate) fn call_all<I: Sync, T: Send>(
+pub(crate) fn call_all<'a, I: Sync, T: Send>(
     path: &Path,
-    items: &[I],
-    function: impl Fn(&I) -> Result<T> + Sync,
+    items: &'a [I],
+    function: impl Fn(&'a I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    if items.len() <= 1 {
+    call_on(REQUESTS, path, items, function)
+}
+
+/// Calls a function with each item on up to `threads` threads. Returns the results in the order of the items,
+/// or the first error in this order. `path` is the place that is read or written.
+///
+/// # Errors
+/// Returns the errors of the function.
+pub(crate) fn call_on<'a, I: Sync, T: Send, E: From<Error> + Send>(
+    threads: usize,
+    path: &Path,
+    items: &'a [I],
+    function: impl Fn(&'a I) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    if threads.min(items.len()) <= 1 {
         return items.iter().map(function).collect();
     }
     let function = &function;
-    let size = items.len().div_ceil(AT_A_TIME);
+    let size = items.len().div_ceil(threads);
     std::thread::scope(|scope| {
-        let threads = items
-            .chunks(size)
-            .map(|part| scope.spawn(move || part.iter().map(function).collect::<Result<Vec<_>>>()));
+        let threads = items.chunks(size).map(|part| {
+            scope.spawn(move || part.iter().map(function).collect::<Result<Vec<_>, E>>())
+        });
         let threads: Vec<_> = threads.collect();
         let mut results = Vec::with_capacity(items.len());
         for thread in threads {
-            let panicked = |_| Error::invalid(path, "cannot be read: internal error");
+            let panicked = |_| Error::invalid(path, "internal error in a thread");
             results.extend(thread.join().map_err(panicked)??);
         }
         Ok(results)

@@ -1,14 +1,16 @@
 //! Copies the cells of an array in blocks, which need not match the chunks of the source.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
 use datafusion::common::{Result, exec_err};
 
-use crate::format::array::{ArrayWriter, Dataset, Dtype, copy_chunk};
+use crate::format::array::{ArrayWriter, ChunkCells, Dataset, Dtype, copy_chunk};
+use crate::format::io::parallel::call_on;
 use crate::format::io::storage::Access;
 use crate::grid::{ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::{StoredArray, StoredWindowReader};
@@ -16,8 +18,9 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::convert::{ConvertOptions, ConvertProgress};
 use crate::provider::source::WindowReader;
 
-/// The blocks in memory at a time: one being read, one waiting, one being written.
-const IN_FLIGHT: u64 = 3;
+/// The memory of a copy in blocks, or groups of blocks: one is read or waits, and another is written, copied as
+/// chunks and compressed.
+const IN_FLIGHT: u64 = 4;
 
 /// The form in which the cells of a dataset are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub(super) enum CellForm {
     Values,
 }
 
-/// Copies an array. Another thread reads blocks, and the calling thread splits them into chunks and
-/// writes the chunks.
+/// Copies an array. Blocks are read on several threads. Meanwhile, the blocks before are split into chunks,
+/// which are compressed on several threads.
 pub(super) fn copy(
     stored: &Arc<StoredArray>,
     copied: CellForm,
@@ -56,42 +59,72 @@ pub(super) fn copy(
         most_bytes,
     );
     let shape = described.shape();
+    let block_bytes = extents.iter().product::<u64>().saturating_mul(size).max(1);
+    let threads = options.threads.max(1);
+    // Blocks that are read at the same time.
+    let together = (most_bytes / block_bytes).clamp(1, threads as u64);
     let grid = ChunkGrid::new(shape.to_vec(), extents);
     let windows = Selection::all(shape).chunks(&grid);
     let count = windows.count().unwrap_or(u64::MAX);
     std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel::<Result<(Window, Vec<u8>)>>(1);
-        let reading = Arc::clone(stored);
+        let (sender, receiver) = sync_channel::<Result<Vec<(Window, Vec<u8>)>>>(0);
         let (windows, grid) = (&windows, &grid);
         scope.spawn(move || {
-            let read_options = ReadOptions {
-                access: Access::Pread,
-                ..ReadOptions::default()
-            };
-            let mut reader = StoredWindowReader::new(Arc::clone(&reading), &read_options);
-            for nth in 0..count {
-                let Some(position) = windows.nth(nth) else {
-                    return;
-                };
-                let window = grid.window(&position);
-                let mut read = read(&mut reader, &reading, copied, &window, progress);
-                if reading.dtype() == Dtype::I8 && dtype == Dtype::I16 {
-                    read = read.map(|cells| widened(&cells));
-                }
-                let is_last = read.is_err();
+            let readers = Mutex::new(Vec::new());
+            let mut next = 0;
+            while next < count {
+                let some = next..count.min(next + together);
+                next = some.end;
+                let some = some.map_while(|nth| windows.nth(nth));
+                let some: Vec<Window> = some.map(|position| grid.window(&position)).collect();
+                let blocks = call_on(threads, stored.file().path(), &some, |window| {
+                    let cells = read_with(&readers, stored, copied, window, progress)?;
+                    match stored.dtype() == Dtype::I8 && dtype == Dtype::I16 {
+                        true => Ok((window.clone(), widened(&cells))),
+                        false => Ok((window.clone(), cells)),
+                    }
+                });
+                let is_last = blocks.is_err();
                 // The receiver is dropped if writing has failed.
-                if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
+                if sender.send(blocks).is_err() || is_last {
                     return;
                 }
             }
         });
-        for read in receiver {
-            let (window, cells) = read?;
-            write(&window, &cells, &described, size, number, writer, progress)?;
-            progress.done.fetch_add(window.cells(), Ordering::Relaxed);
+        for blocks in receiver {
+            progress.check()?;
+            let blocks = blocks?;
+            let chunks = blocks.iter();
+            let chunks =
+                chunks.flat_map(|(window, cells)| chunks_of(window, cells, &described, size));
+            writer.write_chunks(number, &chunks.collect::<Vec<_>>(), threads)?;
+            let cells = blocks.iter().map(|(window, _)| window.cells()).sum();
+            progress.done.fetch_add(cells, Ordering::Relaxed);
         }
         Ok(())
     })
+}
+
+/// Reads a block with one of the readers that no thread uses, or with a new one.
+fn read_with(
+    readers: &Mutex<Vec<StoredWindowReader>>,
+    array: &Arc<StoredArray>,
+    copied: CellForm,
+    window: &Window,
+    progress: &ConvertProgress,
+) -> Result<Vec<u8>> {
+    let unused = || readers.lock().unwrap_or_else(PoisonError::into_inner);
+    let reader = unused().pop();
+    let mut reader = reader.unwrap_or_else(|| {
+        let options = ReadOptions {
+            access: Access::Pread,
+            ..ReadOptions::default()
+        };
+        StoredWindowReader::new(Arc::clone(array), &options)
+    });
+    let cells = read(&mut reader, array, copied, window, progress)?;
+    unused().push(reader);
+    Ok(cells)
 }
 
 fn read(
@@ -132,19 +165,18 @@ fn unpacked_cells(values: &ArrayRef) -> Vec<u8> {
     cells.flatten().collect()
 }
 
-/// Splits a block into chunks and writes them.
-fn write(
+/// Splits a block into chunks.
+fn chunks_of<'a>(
     window: &Window,
-    cells: &[u8],
+    cells: &'a [u8],
     dataset: &Dataset,
     size: u64,
-    number: usize,
-    writer: &mut dyn ArrayWriter,
-    progress: &ConvertProgress,
-) -> Result<()> {
-    let chunks = ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec());
-    if let Some(only) = chunks.chunk_equal_to(window) {
-        return Ok(writer.write_chunk(number, &only, cells)?);
+) -> Vec<ChunkCells<'a>> {
+    let chunk_shape = dataset.chunk_shape().to_vec();
+    let chunks = ChunkGrid::new(dataset.shape().to_vec(), chunk_shape.clone());
+    if let Some(chunk) = chunks.chunk_equal_to(window) {
+        let cells = Cow::Borrowed(cells);
+        return vec![ChunkCells { chunk, cells }];
     }
     // Treat the block as an array of its own. Blocks begin at chunk boundaries, so their chunks are
     // chunks of the dataset.
@@ -155,21 +187,17 @@ fn write(
     };
     let first = window.ranges().iter().zip(dataset.chunk_shape());
     let first: Vec<u64> = first.map(|(range, extent)| range.start / extent).collect();
-    let inside = Selection::all(&shape).chunks(&ChunkGrid::new(
-        shape.clone(),
-        dataset.chunk_shape().to_vec(),
-    ));
-    let mut buffer = Vec::new();
-    for nth in 0..inside.count().unwrap_or(0) {
-        let Some(position) = inside.nth(nth) else {
-            break;
-        };
-        progress.check()?;
-        copy_chunk(&local, size, &position, cells, &mut buffer);
-        let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();
-        writer.write_chunk(number, &chunk, &buffer)?;
-    }
-    Ok(())
+    let inside = Selection::all(&shape).chunks(&ChunkGrid::new(shape, chunk_shape));
+    let positions = (0..inside.count().unwrap_or(0)).map_while(|nth| inside.nth(nth));
+    let chunks = positions.map(|position| {
+        let mut copied = Vec::new();
+        copy_chunk(&local, size, &position, cells, &mut copied);
+        ChunkCells {
+            chunk: first.iter().zip(&position).map(|(a, b)| a + b).collect(),
+            cells: Cow::Owned(copied),
+        }
+    });
+    chunks.collect()
 }
 
 /// Returns the extents of the blocks in which an array is copied.

@@ -51,7 +51,7 @@ pub struct ConvertOptions {
     pub overwrite: bool,
     /// The approximate memory for cells and rows, in bytes. A single chunk may exceed it.
     pub memory: usize,
-    /// The number of threads that read and sort rows.
+    /// The number of threads that read and sort rows, and compress chunks.
     pub threads: usize,
     /// Options for reading the input that only its format has, by name.
     pub format_options: BTreeMap<String, String>,

@@ -1,9 +1,11 @@
 //! Tracks which chunks of a file under construction have been written.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
+use crate::format::array::writing::writer::ChunkCells;
 
 /// The datasets of a file under construction, and a value for each chunk written so far.
 #[derive(Debug)]
@@ -107,6 +109,30 @@ impl<T: Clone> Chunks<T> {
             return invalid("written twice");
         }
         Ok((described, ordinal))
+    }
+
+    /// Checks that several chunks of a dataset can be written, like [`Self::check`]. Returns their ordinals.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::check`].
+    pub fn check_each(
+        &self,
+        path: &Path,
+        dataset: usize,
+        chunks: &[ChunkCells<'_>],
+    ) -> Result<Vec<usize>> {
+        let mut ordinals = Vec::with_capacity(chunks.len());
+        let mut seen = HashSet::with_capacity(chunks.len());
+        for one in chunks {
+            let (described, ordinal) = self.check(path, dataset, &one.chunk, &one.cells)?;
+            if !seen.insert(ordinal) {
+                let (name, chunk) = (&described.name, &one.chunk);
+                let message = format!("dataset {name:?}, chunk {chunk:?}: written twice");
+                return Err(Error::invalid(path, message));
+            }
+            ordinals.push(ordinal);
+        }
+        Ok(ordinals)
     }
 
     /// Records that a chunk was written, with the value to keep for it.

@@ -1,11 +1,21 @@
 //! Writers of array files of any format.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::array::boxes::copy_chunk;
 use crate::format::array::dataset::Dataset;
 use crate::format::array::walk::next_indices;
+
+/// A chunk to be written.
+#[derive(Debug, Clone)]
+pub struct ChunkCells<'a> {
+    /// The indices of the chunk in the chunk grid.
+    pub chunk: Vec<u64>,
+    /// The cells of the chunk, clipped to the shape, row-major and little-endian.
+    pub cells: Cow<'a, [u8]>,
+}
 
 /// Writes one file of arrays under a temporary name, and gives it the target's name at the end.
 ///
@@ -23,6 +33,22 @@ pub trait ArrayWriter: Send {
     /// [`Error::Invalid`] if there is no such chunk, `cells` has the wrong length, or the chunk was
     /// written before; [`Error::Io`] if the chunk cannot be written.
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()>;
+
+    /// Writes several chunks of a dataset, in the order given. Formats that compress chunks do so on up to
+    /// `threads` threads.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::write_chunk`].
+    fn write_chunks(
+        &mut self,
+        dataset: usize,
+        chunks: &[ChunkCells<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        let _ = threads;
+        let mut chunks = chunks.iter();
+        chunks.try_for_each(|one| self.write_chunk(dataset, &one.chunk, &one.cells))
+    }
 
     /// Returns warnings about values that the format could not represent, in the chunks so far.
     fn warnings(&self) -> Vec<String> {

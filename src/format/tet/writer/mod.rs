@@ -5,15 +5,18 @@ mod footer;
 mod spec;
 pub(in crate::format::tet) mod zone_map;
 
+use std::borrow::Cow;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::ChunkSummary;
 use crate::format::array::{
-    ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_indices,
+    ArrayWriter, ChunkCells, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill,
+    next_indices,
 };
 use crate::format::array::{FileMetadata, HistoryRow};
+use crate::format::io::parallel::call_on;
 use crate::format::io::target::{self, TemporaryFile};
 use crate::format::tet::footer::Metadata;
 use crate::format::tet::index::{self, ChunkRow, Codec};
@@ -122,40 +125,28 @@ impl TetWriter {
     /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written
     /// before, or an earlier write failed. [`Error::Io`] if the write fails.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
-        let (_, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
-        let spec = &self.specs[dataset];
-        if self.has_failed {
-            let name = &spec.name;
-            let message = format!("dataset {name:?}, chunk {chunk:?}: an earlier write failed");
-            return Err(Error::invalid(&self.path, message));
-        }
-        let compressed;
-        let (codec, stored) = match spec.compression {
-            Compression::Raw => (Codec::Raw, cells),
-            Compression::Zstd { level } => {
-                compressed = zstd::bulk::compress(cells, level)
-                    .map_err(Error::io(&self.path, "compress"))?;
-                (Codec::Zstd, compressed.as_slice())
-            }
+        let only = ChunkCells {
+            chunk: chunk.to_vec(),
+            cells: Cow::Borrowed(cells),
         };
+        self.write_chunks(dataset, &[only], 1)
+    }
+
+    /// Appends a compressed chunk.
+    fn append(&mut self, raw_bytes: usize, codec: Codec, stored: &[u8]) -> Result<ChunkRow> {
         if let Err(error) = self.output.write_all(stored) {
             // Part of the chunk may have been written, so the offset of the next chunk is unknown.
             self.has_failed = true;
             return Err(Error::io(&self.path, "write")(error));
         }
-        if let Some(zones) = &mut self.zones {
-            let fill = Fill::of(&spec.metadata, spec.dtype);
-            zones[dataset][ordinal] = zone_map::zone(spec.dtype, fill, cells);
-        }
         let row = ChunkRow {
             payload_offset: self.position,
-            raw_bytes: cells.len() as u64,
+            raw_bytes: raw_bytes as u64,
             stored_bytes: stored.len() as u64,
             codec,
         };
-        self.chunks.set(dataset, ordinal, row);
         self.position += stored.len() as u64;
-        Ok(())
+        Ok(row)
     }
 
     /// Writes all chunks of a dataset. `cells` are all its cells, row-major and little-endian.
@@ -332,6 +323,47 @@ impl ArrayWriter for TetWriter {
 
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         self.write_chunk(dataset, chunk, cells)
+    }
+
+    fn write_chunks(
+        &mut self,
+        dataset: usize,
+        chunks: &[ChunkCells<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        let ordinals = self.chunks.check_each(&self.path, dataset, chunks)?;
+        let Some(spec) = self.specs.get(dataset) else {
+            return Ok(());
+        };
+        if let (true, Some(first)) = (self.has_failed, chunks.first()) {
+            let (name, chunk) = (&spec.name, &first.chunk);
+            let message = format!("dataset {name:?}, chunk {chunk:?}: an earlier write failed");
+            return Err(Error::invalid(&self.path, message));
+        }
+        let (compression, dtype) = (spec.compression, spec.dtype);
+        let fill = Fill::of(&spec.metadata, dtype);
+        let has_zones = self.zones.is_some();
+        let encoded = call_on(threads, &self.path, chunks, |one| {
+            let cells = one.cells.as_ref();
+            let (codec, stored) = match compression {
+                Compression::Raw => (Codec::Raw, Cow::Borrowed(cells)),
+                Compression::Zstd { level } => {
+                    let compressed = zstd::bulk::compress(cells, level);
+                    let compressed = compressed.map_err(Error::io(&self.path, "compress"))?;
+                    (Codec::Zstd, Cow::Owned(compressed))
+                }
+            };
+            let zone = has_zones.then(|| zone_map::zone(dtype, fill, cells));
+            Ok((codec, stored, zone))
+        })?;
+        for ((one, ordinal), (codec, stored, zone)) in chunks.iter().zip(ordinals).zip(encoded) {
+            let row = self.append(one.cells.len(), codec, &stored)?;
+            self.chunks.set(dataset, ordinal, row);
+            if let (Some(zones), Some(zone)) = (&mut self.zones, zone) {
+                zones[dataset][ordinal] = zone;
+            }
+        }
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

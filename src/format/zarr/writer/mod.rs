@@ -4,11 +4,15 @@ mod documents;
 mod output;
 mod plan;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of};
+use crate::format::array::{
+    ArrayWriter, ChunkCells, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of,
+};
+use crate::format::io::parallel::call_on;
 use crate::format::io::target::{self, TemporaryDirectory};
 use crate::format::zarr::metadata::json::MAX_BYTES;
 use crate::format::zarr::writer::plan::Plan;
@@ -122,21 +126,11 @@ impl ZarrWriter {
     /// [`Error::Invalid`] if there is no such chunk, `cells` has the wrong length, the chunk was
     /// written before, or a code has no text; [`Error::Io`] if the chunk cannot be written.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
-        let (described, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
-        self.plans[dataset].note_fill(cells);
-        let plan = &self.plans[dataset];
-        let (_, extents) = described.chunk_bounds(chunk);
-        let encoded = plan.encode(cells, &extents);
-        let bytes = encoded.map_err(|message| {
-            let message = format!("dataset {:?}, chunk {chunk:?}: {message}", plan.name);
-            Error::invalid(&self.path, message)
-        })?;
-        self.missing_texts[dataset] += plan.missing_texts(cells);
-        let key = documents::chunk_key(self.version, chunk);
-        let file = self.folder.path().join(&plan.name).join(key);
-        output::write(&self.path, &file, &bytes)?;
-        self.chunks.set(dataset, ordinal, ());
-        Ok(())
+        let only = ChunkCells {
+            chunk: chunk.to_vec(),
+            cells: Cow::Borrowed(cells),
+        };
+        self.write_chunks(dataset, &[only], 1)
     }
 
     /// Writes all chunks of a dataset from its cells, row-major and little-endian.
@@ -187,6 +181,39 @@ impl ArrayWriter for ZarrWriter {
 
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         self.write_chunk(dataset, chunk, cells)
+    }
+
+    fn write_chunks(
+        &mut self,
+        dataset: usize,
+        chunks: &[ChunkCells<'_>],
+        threads: usize,
+    ) -> Result<()> {
+        let ordinals = self.chunks.check_each(&self.path, dataset, chunks)?;
+        let Some((plan, described)) = self.plans.get(dataset).zip(self.dataset(dataset)) else {
+            return Ok(());
+        };
+        let notes = call_on(threads, &self.path, chunks, |one| {
+            let ChunkCells { chunk, cells } = one;
+            let (_, extents) = described.chunk_bounds(chunk);
+            let encoded = plan.encode(cells, &extents);
+            let bytes = encoded.map_err(|message| {
+                let message = format!("dataset {:?}, chunk {chunk:?}: {message}", plan.name);
+                Error::invalid(&self.path, message)
+            })?;
+            let key = documents::chunk_key(self.version, chunk);
+            let file = self.folder.path().join(&plan.name).join(key);
+            output::write(&self.path, &file, &bytes)?;
+            Ok((plan.has_default_fill(cells), plan.missing_texts(cells)))
+        })?;
+        for (ordinal, (has_default_fill, missing_texts)) in ordinals.into_iter().zip(notes) {
+            self.chunks.set(dataset, ordinal, ());
+            self.missing_texts[dataset] += missing_texts;
+            if has_default_fill {
+                self.plans[dataset].set_default_fill();
+            }
+        }
+        Ok(())
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -122,20 +122,26 @@ impl Plan {
         Dataset::new(number, &self.name, self.dtype, shape, chunk_shape)
     }
 
-    /// Sets the array's fill value to the default one if a cell equals it. Readers treat integers with a fill
-    /// value as floats.
-    pub fn note_fill(&mut self, cells: &[u8]) {
-        if let (None, Some(default)) = (self.fill, self.default_fill) {
-            let size = self.dtype.size() as usize;
-            let default_cell = &default.to_le_bytes()[..size];
-            let mut cells = cells.chunks_exact(size);
-            self.fill = cells.any(|cell| cell == default_cell).then_some(default);
-        }
+    /// Returns `true` if a cell equals the default fill value and the array has no fill value yet.
+    pub fn has_default_fill(&self, cells: &[u8]) -> bool {
+        let (None, Some(default)) = (self.fill, self.default_fill) else {
+            return false;
+        };
+        let size = self.dtype.size() as usize;
+        let default_cell = &default.to_le_bytes()[..size];
+        cells.chunks_exact(size).any(|cell| cell == default_cell)
     }
 
-    /// Returns the bytes of the fill value, or zeros if there is none.
-    fn fill_cell(&self) -> Vec<u8> {
-        self.fill.unwrap_or(0).to_le_bytes()[..self.dtype.size() as usize].to_vec()
+    /// Makes the default fill value that of the array. Arrays in which no cell equals it have none, because
+    /// readers treat integers with a fill value as floats.
+    pub fn set_default_fill(&mut self) {
+        self.fill = self.fill.or(self.default_fill);
+    }
+
+    /// Returns the bytes of the cells that pad a chunk: the fill value, or zeros if there is none.
+    fn padding(&self) -> Vec<u8> {
+        let fill = self.fill.or(self.default_fill).unwrap_or(0);
+        fill.to_le_bytes()[..self.dtype.size() as usize].to_vec()
     }
 
     /// Returns how many of the cells are null strings.
@@ -161,7 +167,7 @@ impl Plan {
                     .unwrap_or(text::MISSING)
                     .to_le_bytes()
                     .to_vec(),
-                None => self.fill_cell(),
+                None => self.padding(),
             };
             let total = cells::byte_count(&self.chunk_shape, size).unwrap_or(0);
             let mut target = cells::repeated(&fill, total);

@@ -1,5 +1,6 @@
 //! Assembles chunks from encoded rows.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,8 +8,8 @@ use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
-use crate::format::array::ArrayWriter;
-use crate::provider::copy::arrays::chunk_lookup::ChunkLookup;
+use crate::format::array::{ArrayWriter, ChunkCells};
+use crate::provider::copy::arrays::chunk_lookup::{ChunkLookup, Piece};
 use crate::provider::copy::arrays::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::options::CopyOptions;
 
@@ -20,6 +21,8 @@ const MAX_TEMPORARY_FILES: usize = 128;
 /// The average number of reads per block up to which chunks are assembled without sorting rows
 /// first.
 const MAX_READS_PER_BLOCK: usize = 2;
+/// The number of chunks per thread that are written before the next check for a cancelled statement.
+const CHUNKS_PER_THREAD: usize = 4;
 
 /// The context of writing chunks.
 pub struct Assembly<'a> {
@@ -107,12 +110,11 @@ impl Assembly<'_> {
         for number in 0..spool.len() {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                let (mut first, mut end, mut row) = (u64::MAX, 0, 0);
-                while row < block.rows {
-                    let chunk = self.lookup.chunk(&block.codes, row);
-                    (first, end) = (first.min(chunk), end.max(chunk + 1));
-                    row = self.lookup.run_end(&block.codes, row);
-                }
+                let (mut first, mut end) = (u64::MAX, 0);
+                self.lookup.pieces(&block.runs, |piece| {
+                    (first, end) = (first.min(piece.chunk), end.max(piece.chunk + 1));
+                    Ok(())
+                })?;
                 spans.push(first..end);
                 Ok(())
             })?;
@@ -126,34 +128,29 @@ impl Assembly<'_> {
             return Ok(Vec::new());
         };
         let all = first.start..last.end;
-        let (mut dimensions, measures) = (0, self.fills.len());
-        let mut sorted: Vec<(Spool, Block)> = Vec::new();
+        let none = || Block::empty(self.lookup.dimensions(), self.fills.len());
+        let mut sorted = Vec::with_capacity(runs.len());
+        sorted.resize_with(runs.len(), || {
+            let memory = MAX_CHUNK_MEMORY as usize / runs.len();
+            let spool = Spool::new(self.context, self.lookup.dimensions(), memory);
+            (spool, none())
+        });
         let mut reader = spool.reader()?;
         for number in 0..spool.len() {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                dimensions = block.codes.len();
-                if sorted.is_empty() {
-                    sorted.resize_with(runs.len(), || {
-                        let memory = MAX_CHUNK_MEMORY as usize / runs.len();
-                        let spool = Spool::new(self.context, dimensions, memory);
-                        (spool, Block::empty(dimensions, measures))
-                    });
-                }
-                for row in 0..block.rows {
-                    let chunk = self.lookup.chunk(&block.codes, row);
-                    if !all.contains(&chunk) {
-                        continue;
+                self.lookup.pieces(&block.runs, |piece| {
+                    if !all.contains(&piece.chunk) {
+                        return Ok(());
                     }
-                    let run = runs.partition_point(|run| run.end <= chunk);
+                    let run = runs.partition_point(|run| run.end <= piece.chunk);
                     let (spool, rows) = &mut sorted[run];
-                    self.push_row(rows, block, row);
-                    if rows.rows == BLOCK_ROWS {
-                        let full = std::mem::replace(rows, Block::empty(dimensions, measures));
-                        spool.push(full, self.context)?;
+                    self.push_rows(rows, block, &piece);
+                    if rows.rows >= BLOCK_ROWS {
+                        spool.push(std::mem::replace(rows, none()), self.context)?;
                     }
-                }
-                Ok(())
+                    Ok(())
+                })
             })?;
         }
         let spools = sorted.into_iter().map(|(mut spool, rows)| {
@@ -166,18 +163,21 @@ impl Assembly<'_> {
         spools.collect()
     }
 
-    fn push_row(&self, rows: &mut Block, block: &Block, row: usize) {
-        for (target, codes) in rows.codes.iter_mut().zip(&block.codes) {
-            target.push(codes[row]);
-        }
+    /// Appends the rows of a piece of a block.
+    fn push_rows(&self, target: &mut Block, block: &Block, piece: &Piece<'_>) {
+        let rows = &piece.rows;
+        target.runs.push(piece.codes, rows.len());
         for (measure, fill) in self.fills.iter().enumerate() {
             let size = fill.len();
-            let value = &block.values[measure][row * size..][..size];
-            rows.values[measure].extend_from_slice(value);
-            let valid = block.valid[measure].get(row).copied().unwrap_or(1);
-            rows.valid[measure].push(valid);
+            let values = &block.values[measure][rows.start * size..rows.end * size];
+            target.values[measure].extend_from_slice(values);
+            let valid = &mut target.valid[measure];
+            match block.valid[measure].get(rows.clone()) {
+                Some(some) => valid.extend_from_slice(some),
+                None => valid.resize(valid.len() + rows.len(), 1),
+            }
         }
-        rows.rows += 1;
+        target.rows += rows.len();
     }
 
     /// Assembles and writes a run of chunks from the blocks that contain its rows.
@@ -211,26 +211,17 @@ impl Assembly<'_> {
         for number in blocks {
             self.check_cancelled()?;
             reader.read(number, |block| {
-                let mut next = 0;
-                while next < block.rows {
-                    let rows = next..self.lookup.run_end(&block.codes, next);
-                    next = rows.end;
-                    let chunk = self.lookup.chunk(&block.codes, rows.start);
-                    if !run.contains(&chunk) {
-                        continue;
+                self.lookup.pieces(&block.runs, |piece| {
+                    let Piece { chunk, rows, .. } = &piece;
+                    if !run.contains(chunk) {
+                        return Ok(());
                     }
                     let start = starts[(chunk - run.start) as usize];
-                    let first = (start + self.lookup.cell(&block.codes, rows.start)) as usize;
-                    for (row, cell) in rows.clone().zip(first..) {
+                    let first = (start + piece.cell) as usize;
+                    for cell in first..first + rows.len() {
                         let bit = 1u64 << (cell % 64);
                         if has_row[cell / 64] & bit != 0 {
-                            let codes = block.codes.iter().map(|codes| codes[row]);
-                            return exec_err!(
-                                "two rows have the same cell {}; group the rows by all dimensions, or add the \
-                                 missing dimensions: {}",
-                                (self.cell)(&codes.collect::<Vec<_>>()),
-                                self.options.spelled("dims", "...")
-                            );
+                            return self.duplicate_cell(&piece, cell - first);
                         }
                         has_row[cell / 64] |= bit;
                     }
@@ -249,20 +240,40 @@ impl Assembly<'_> {
                             }
                         }
                     }
-                }
-                Ok(())
+                    Ok(())
+                })
             })?;
         }
+        let threads = self.context.session_config().target_partitions();
         for (measure, array) in arrays.iter().enumerate() {
             let size = self.fills[measure].len();
-            for (chunk, cells) in run.clone().zip(starts.windows(2)) {
+            let chunks = run.clone().zip(starts.windows(2));
+            let chunks = chunks.map(|(chunk, cells)| ChunkCells {
+                chunk: self.lookup.position(chunk),
+                cells: Cow::Borrowed(&array[cells[0] as usize * size..cells[1] as usize * size]),
+            });
+            for chunks in chunks
+                .collect::<Vec<_>>()
+                .chunks(CHUNKS_PER_THREAD * threads)
+            {
                 self.check_cancelled()?;
-                let cells = &array[cells[0] as usize * size..cells[1] as usize * size];
-                let position = self.lookup.position(chunk);
-                writer.write_chunk(self.first_dataset + measure, &position, cells)?;
+                writer.write_chunks(self.first_dataset + measure, chunks, threads)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the error of a second row for the same cell.
+    fn duplicate_cell(&self, piece: &Piece<'_>, row: usize) -> Result<()> {
+        let mut codes = piece.codes.to_vec();
+        if let Some(last) = codes.last_mut() {
+            *last += row as u32;
+        }
+        exec_err!(
+            "two rows have the same cell {}; group the rows by all dimensions, or add the missing dimensions: {}",
+            (self.cell)(&codes),
+            self.options.spelled("dims", "...")
+        )
     }
 
     fn check_cancelled(&self) -> Result<()> {

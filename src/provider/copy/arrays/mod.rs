@@ -19,6 +19,7 @@ mod chunk_lookup;
 pub(super) mod columns;
 mod dataset_metadata;
 mod measure;
+mod runs;
 pub(super) mod sink;
 mod spool;
 pub(super) mod target;

@@ -26,6 +26,7 @@ use crate::provider::copy::arrays::chunk_lookup::ChunkLookup;
 use crate::provider::copy::arrays::columns::Columns;
 use crate::provider::copy::arrays::dataset_metadata::{attribute_of, carried};
 use crate::provider::copy::arrays::measure::Measure;
+use crate::provider::copy::arrays::runs::Runs;
 use crate::provider::copy::arrays::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::arrays::target::{AxisStorage, chunk_shape};
 use crate::provider::copy::background::{CancelOnDrop, in_background};
@@ -284,13 +285,13 @@ impl Rows {
     }
 
     fn encode(&mut self, columns: &Columns, batch: &RecordBatch) -> Result<Block> {
+        let axes = self.axes.iter_mut().zip(&columns.dimensions);
+        let codes = axes.map(|(axis, number)| axis.codes(batch.column(*number)));
         let mut block = Block {
             rows: batch.num_rows(),
+            runs: Runs::of(&codes.collect::<Result<Vec<_>>>()?),
             ..Block::default()
         };
-        for (axis, number) in self.axes.iter_mut().zip(&columns.dimensions) {
-            block.codes.push(axis.codes(batch.column(*number))?);
-        }
         for (measure, number) in self.measures.iter_mut().zip(&columns.measures) {
             let values = measure.values(batch.column(*number))?;
             block.values.push(values.bytes);

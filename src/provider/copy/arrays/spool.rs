@@ -11,6 +11,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SpillFile, SpillWriter, TaskContext};
 
 use crate::error::Error;
+use crate::provider::copy::arrays::runs::Runs;
 
 /// Rows per block. A block has more rows if they arrive in larger batches, and only the last block
 /// has fewer.
@@ -21,8 +22,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Block {
     pub rows: usize,
-    /// For each dimension, one code per row.
-    pub codes: Vec<Vec<u32>>,
+    /// The codes of the rows along each dimension.
+    pub runs: Runs,
     /// For each measure, one encoded value per row.
     pub values: Vec<Vec<u8>>,
     /// For each measure, one byte per row, zero where the value is null. Empty if no value is null.
@@ -34,7 +35,7 @@ impl Block {
     pub fn empty(dimensions: usize, measures: usize) -> Self {
         Self {
             rows: 0,
-            codes: vec![Vec::new(); dimensions],
+            runs: Runs::none(dimensions),
             values: vec![Vec::new(); measures],
             valid: vec![Vec::new(); measures],
         }
@@ -47,9 +48,7 @@ impl Block {
             return;
         }
         let all = self.rows + other.rows;
-        for (one, other) in self.codes.iter_mut().zip(&other.codes) {
-            one.extend_from_slice(other);
-        }
+        self.runs.append(&other.runs);
         for (one, other) in self.values.iter_mut().zip(&other.values) {
             one.extend_from_slice(other);
         }
@@ -64,9 +63,8 @@ impl Block {
     }
 
     fn bytes(&self) -> usize {
-        let codes: usize = self.codes.iter().map(|codes| codes.len() * 4).sum();
         let columns = self.values.iter().chain(&self.valid);
-        codes + columns.map(Vec::len).sum::<usize>()
+        self.runs.words().len() * 4 + columns.map(Vec::len).sum::<usize>()
     }
 }
 
@@ -212,12 +210,10 @@ impl SpoolFile {
         let Some(output) = &mut self.output else {
             return internal_err!("a block came after the last one");
         };
-        let mut lengths = Vec::new();
-        for codes in &block.codes {
-            let bytes = codes.iter().flat_map(|code| code.to_le_bytes());
-            self.buffer.extend(bytes);
-            lengths.push(codes.len() * 4);
-        }
+        let words = block.runs.words();
+        self.buffer
+            .extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        let mut lengths = vec![words.len() * 4];
         for column in block.values.iter().chain(&block.valid) {
             self.buffer.extend_from_slice(column);
             lengths.push(column.len());
@@ -269,15 +265,13 @@ impl SpoolReader<'_> {
             self.at += *length as u64;
             columns.push(column);
         }
-        let valid = columns.split_off((columns.len() + spool.dimensions) / 2);
-        let values = columns.split_off(spool.dimensions);
-        let codes = columns.iter().map(|codes| {
-            let codes = codes.as_chunks::<4>().0.iter();
-            codes.map(|code| u32::from_le_bytes(*code)).collect()
-        });
+        let valid = columns.split_off(columns.len().div_ceil(2));
+        let values = columns.split_off(1);
+        let words = columns.iter().flat_map(|words| words.as_chunks::<4>().0);
+        let words = words.map(|word| u32::from_le_bytes(*word)).collect();
         visit(&Block {
             rows: stored.rows,
-            codes: codes.collect(),
+            runs: Runs::from_words(spool.dimensions, words),
             values,
             valid,
         })
@@ -297,7 +291,7 @@ mod tests {
     fn blocks_come_back_from_memory_and_from_disk() {
         let block = |number: u32| Block {
             rows: 3,
-            codes: vec![vec![number; 3], vec![1, 2, 3]],
+            runs: Runs::of(&[vec![number; 3], vec![1, 2, number]]),
             values: vec![vec![number as u8; 12]],
             valid: vec![if number.is_multiple_of(2) {
                 Vec::new()
