@@ -15,6 +15,7 @@ mod lineage;
 mod options;
 mod row_formats;
 mod row_paths;
+mod row_sink;
 mod stored_types;
 #[cfg(feature = "tiledb")]
 mod tiledb;

@@ -5,37 +5,32 @@
 //! to the target, and rename the files once all of them are complete.
 
 use std::collections::HashMap;
-use std::fmt::{self, Debug, Formatter};
-use std::io;
+use std::fmt::Debug;
 use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{DataFusionError, GetExt, Result, Statistics, internal_err, plan_err};
+use datafusion::common::{DataFusionError, GetExt, Result, Statistics, plan_err};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion::datasource::physical_plan::{
     FileOutputMode, FileScanConfig, FileSinkConfig, FileSource,
 };
-use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::session_state::SessionState;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::{LexOrdering, LexRequirement};
-use datafusion::physical_plan::metrics::MetricsSet;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use datafusion::physical_plan::ExecutionPlan;
 
-use crate::error::Error;
-use crate::format::io::target::{self, TemporaryDirectory};
 use crate::provider::copy::arrow_schemas;
 use crate::provider::copy::csv_headers::check_headers;
 use crate::provider::copy::json_arrays::{JsonArraySource, array_format};
 use crate::provider::copy::row_paths::{CopyPaths, is_directory};
-use crate::provider::copy::stored_types::{cast_rows, check_storable, stored_schema};
+use crate::provider::copy::row_sink::RowSink;
+use crate::provider::copy::stored_types::{check_storable, stored_schema};
 use crate::provider::error::{describe, invalid_file, names_file};
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::{ParquetColumns, check_footers};
@@ -64,12 +59,6 @@ const COMPRESSIONS: [(&str, &str); 4] = [
     (".xz", "xz"),
     (".zst", "zstd"),
 ];
-/// The start of the message with which DataFusion replaces the cause of a failed write.
-const FINALIZING: &str = "Error encountered while finalizing writes";
-/// Attempts to delete a directory in which an aborted writer may still create files, and the pause
-/// between attempts.
-const ATTEMPTS: usize = 20;
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A DataFusion row format, registered under one of its file extensions.
 #[derive(Debug)]
@@ -370,6 +359,8 @@ impl FileFormat for RowFormat {
             },
             ..conf
         };
+        let keys = conf.table_partition_cols.iter();
+        let partition_keys = keys.map(|(name, _)| name.clone()).collect();
         let writer = format.create_writer_physical_plan(
             Arc::clone(&input),
             state,
@@ -380,6 +371,7 @@ impl FileFormat for RowFormat {
             writer: writer.await?,
             paths,
             is_parquet: self.get_ext() == PARQUET,
+            partition_keys,
         };
         sink.inner()?;
         let sink = Arc::new(sink);
@@ -391,110 +383,5 @@ impl FileFormat for RowFormat {
             Some(arrays) => Arc::new(JsonArraySource::new(arrays.file_source(table_schema))),
             None => self.inner.file_source(table_schema),
         }
-    }
-}
-
-/// A sink that writes local files into a temporary directory and renames them once they are complete.
-struct RowSink {
-    /// DataFusion's operator, whose sink writes into the temporary directory.
-    writer: Arc<dyn ExecutionPlan>,
-    /// The paths of a `COPY` to local files; `None` for `INSERT` and object stores.
-    paths: Option<CopyPaths>,
-    is_parquet: bool,
-}
-
-impl RowSink {
-    fn inner(&self) -> Result<&dyn DataSink> {
-        match self.writer.downcast_ref::<DataSinkExec>() {
-            Some(writer) => Ok(writer.sink()),
-            None => internal_err!("{} is not a sink of rows", self.writer.name()),
-        }
-    }
-}
-
-impl Debug for RowSink {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowSink")
-            .field("paths", &self.paths)
-            .finish_non_exhaustive()
-    }
-}
-
-impl DisplayAs for RowSink {
-    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.inner() {
-            Ok(inner) => inner.fmt_as(t, f),
-            Err(_) => write!(f, "RowSink"),
-        }
-    }
-}
-
-#[async_trait]
-impl DataSink for RowSink {
-    fn metrics(&self) -> Option<MetricsSet> {
-        self.inner().ok()?.metrics()
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        match self.inner() {
-            Ok(inner) => inner.schema(),
-            // Unreachable: `create_writer_physical_plan` has checked `inner`.
-            Err(_) => self.writer.properties().eq_properties.schema(),
-        }
-    }
-
-    async fn write_all(
-        &self,
-        data: SendableRecordBatchStream,
-        context: &Arc<TaskContext>,
-    ) -> Result<u64> {
-        let data = match self.is_parquet {
-            true => cast_rows(data),
-            false => data,
-        };
-        let Some(paths) = &self.paths else {
-            return self.inner()?.write_all(data, context).await;
-        };
-        let target = &paths.target;
-        let temporary = target::create_private_directory(&paths.temporary, target)?;
-        let temporary = TemporaryDirectoryGuard(Some(temporary));
-        let written = self.inner()?.write_all(data, context).await;
-        let rows = written.map_err(|error| match error.find_root() {
-            DataFusionError::Internal(message) if message.starts_with(FINALIZING) => {
-                let message = "the file could not be completed; is the disk full?";
-                Error::io(target, "write")(io::Error::other(message)).into()
-            }
-            _ => error,
-        })?;
-        paths.put()?;
-        temporary.remove();
-        Ok(rows)
-    }
-}
-
-/// The temporary directory of a running `COPY`.
-///
-/// If the `COPY` fails, a thread deletes the directory repeatedly: blocking writes of an aborted
-/// task continue for a moment, and may create their file again along with the directory.
-struct TemporaryDirectoryGuard(Option<TemporaryDirectory>);
-
-impl TemporaryDirectoryGuard {
-    fn remove(mut self) {
-        self.0.take();
-    }
-}
-
-impl Drop for TemporaryDirectoryGuard {
-    fn drop(&mut self) {
-        let Some(folder) = self.0.take() else {
-            return;
-        };
-        let _ = std::fs::remove_dir_all(folder.path());
-        std::thread::spawn(move || {
-            for _ in 0..ATTEMPTS {
-                std::thread::sleep(PAUSE);
-                let _ = std::fs::remove_dir_all(folder.path());
-            }
-        });
     }
 }
