@@ -9,19 +9,30 @@
 
 use std::collections::BTreeMap;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, Operator};
+use datafusion::logical_expr::{
+    BinaryExpr, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator,
+};
 
 use crate::provider::attributes::annotated_schema;
 use crate::provider::source::DATASET;
 
 const UNITS: &str = "units";
-/// The attributes that describe the meaning of values, which an expression can keep.
-const MEANING: [&str; 4] = [UNITS, "long_name", "standard_name", "description"];
+/// Part of the units of times, such as `days since 2000-01-01`.
+const SINCE: &str = " since ";
+/// The attributes that describe the meaning of values, which an expression can keep. A calendar belongs to the unit of times that are
+/// stored as numbers.
+const MEANING: [&str; 5] = [
+    UNITS,
+    "calendar",
+    "long_name",
+    "standard_name",
+    "description",
+];
 /// Aggregate and window functions whose result is a value of their first argument, or lies between
 /// two of them.
 const ALIKE: [&str; 18] = [
@@ -211,7 +222,13 @@ impl Input {
         };
         let aggregate = |name: &str, arguments: &[Expr]| match name {
             name if ALIKE.contains(&name) => meaning(&first(arguments)),
-            name if SAME_UNIT.contains(&name) => kept(&first(arguments), &[UNITS]),
+            name if SAME_UNIT.contains(&name) => {
+                let attributes = first(arguments);
+                match has_time(&attributes) {
+                    true => FieldMetadata::default(),
+                    false => kept(&attributes, &[UNITS]),
+                }
+            }
             _ => FieldMetadata::default(),
         };
         match expression {
@@ -224,8 +241,8 @@ impl Input {
                 attributes.extend(alias.metadata.clone().unwrap_or_default());
                 attributes
             }
-            Expr::Cast(cast) => meaning(&inside(&cast.expr)),
-            Expr::TryCast(cast) => meaning(&inside(&cast.expr)),
+            Expr::Cast(cast) => self.cast(&cast.expr, &cast.field, &inside(&cast.expr)),
+            Expr::TryCast(cast) => self.cast(&cast.expr, &cast.field, &inside(&cast.expr)),
             Expr::Negative(inner) => meaning(&inside(inner)),
             Expr::AggregateFunction(AggregateFunction { func, params }) => {
                 aggregate(func.name(), &params.args)
@@ -256,7 +273,9 @@ impl Input {
                 match (constant(left), constant(right)) {
                     (None, None) => {
                         let (left, right) = (inside(left), inside(right));
-                        match left.inner().get(UNITS) == right.inner().get(UNITS) {
+                        let has_unit = left.inner().get(UNITS) == right.inner().get(UNITS);
+                        // The difference of two times is none.
+                        match has_unit && !has_time(&left) {
                             true => meaning(&shared(&left, &right)),
                             false => FieldMetadata::default(),
                         }
@@ -278,6 +297,24 @@ impl Input {
             _ => FieldMetadata::default(),
         }
     }
+}
+
+impl Input {
+    /// Returns the attributes of an expression cast to another type. The numbers of decoded times have another unit than the stored ones.
+    fn cast(&self, expression: &Expr, to: &Field, attributes: &FieldMetadata) -> FieldMetadata {
+        let from = expression.get_type(self.schema.as_ref());
+        let is_number = from.is_ok_and(|from| from.is_temporal()) && !to.data_type().is_temporal();
+        match is_number && has_time(attributes) {
+            true => kept(attributes, &MEANING[2..]),
+            false => meaning(attributes),
+        }
+    }
+}
+
+/// Returns `true` if the unit is one of times.
+fn has_time(attributes: &FieldMetadata) -> bool {
+    let unit = attributes.inner().get(UNITS);
+    unit.is_some_and(|unit| unit.contains(SINCE))
 }
 
 /// Returns the metadata of the fields in a schema.

@@ -203,6 +203,34 @@ async fn attributes_follow_expressions_that_preserve_meaning() {
 }
 
 #[tokio::test]
+async fn numbers_of_times_keep_no_unit_that_is_not_theirs() {
+    let spec = DatasetSpec::new("t", Dtype::I32, &[3], &[3])
+        .with_dim_names(["step"])
+        .with_attribute("units", "days since 2000-01-01")
+        .with_attribute("calendar", "noleap");
+    let arrays = [(spec, cells!([58i32, 59, 60]))];
+    let decoded = sample(&arrays, ArrayOptions::new()).await;
+    let stored = sample(&arrays, ArrayOptions::new().with_decode_times(false)).await;
+    let days = "days since 2000-01-01";
+    for (ctx, expression, units, calendar) in [
+        (&decoded.2, "value", days, "noleap"),
+        (&decoded.2, "max(value)", days, "noleap"),
+        (&decoded.2, "CAST(value AS BIGINT)", "", ""),
+        (&decoded.2, "max(CAST(value AS DOUBLE))", "", ""),
+        (&stored.2, "value + 1", days, "noleap"),
+        (&stored.2, "CAST(value AS BIGINT)", days, "noleap"),
+        (&stored.2, "value - step", "", ""),
+        (&stored.2, "value - value", "", ""),
+        (&stored.2, "sum(value)", "", ""),
+    ] {
+        let sql = format!("SELECT {expression} AS x FROM t");
+        assert_eq!(attribute(ctx, &sql, "x", "units").await, units, "{sql}");
+        let found = attribute(ctx, &sql, "x", "calendar").await;
+        assert_eq!(found, calendar, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn attribute_functions_in_queries() {
     let (_folder, path, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     let sql = "SELECT DISTINCT arrow_metadata(value, 'units'), arrow_metadata(lat, 'units'), arrow_metadata(value, 'none') FROM t";
