@@ -1,7 +1,7 @@
 //! Clauses that the parser accepts, and that DataFusion would ignore silently.
 //!
 //! - `FROM t WHERE x > 1` is `SELECT * FROM t WHERE x > 1`, as in DuckDB.
-//! - Samples and versions of tables, positional joins, and several assignments to one column are errors.
+//! - Samples and versions of tables, positional joins, several assignments to one column, and computed columns are errors.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    self, Assignment, AssignmentTarget, JoinConstraint, JoinOperator, Select, SelectFlavor,
-    TableFactor, TableWithJoins, Visitor,
+    self, Assignment, AssignmentTarget, ColumnOption, CreateTable, JoinConstraint, JoinOperator,
+    Select, SelectFlavor, TableFactor, TableWithJoins, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -190,6 +190,9 @@ impl Visitor for Ignored {
             self.found = Some(Cow::Owned(message));
             return ControlFlow::Break(());
         }
+        if let ast::Statement::CreateTable(table) = statement {
+            return self.stop_at(check_columns(table));
+        }
         ControlFlow::Continue(())
     }
 
@@ -241,6 +244,32 @@ fn find_repeated(assignments: &[Assignment]) -> Option<&str> {
         AssignmentTarget::Tuple(_) => None,
     });
     names.find(|name| !columns.insert(*name))
+}
+
+/// Rejects options of columns that CREATE TABLE does not have.
+fn check_columns(table: &CreateTable) -> ControlFlow<&'static str> {
+    let options = table.columns.iter().flat_map(|column| &column.options);
+    for option in options {
+        match &option.option {
+            ColumnOption::Generated { .. } => {
+                return ControlFlow::Break(
+                    "columns are not GENERATED; compute the column in a view, CREATE VIEW v AS SELECT *, ... FROM t",
+                );
+            }
+            ColumnOption::Identity(_) | ColumnOption::DialectSpecific(_) => {
+                return ControlFlow::Break(
+                    "columns have no IDENTITY and AUTO_INCREMENT; insert the numbers, as with row_number() OVER ()",
+                );
+            }
+            ColumnOption::NotNull if table.query.is_some() => {
+                return ControlFlow::Break(
+                    "CREATE TABLE AS does not check NOT NULL; create the table without AS, and insert the rows",
+                );
+            }
+            _ => {}
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// Rejects `a POSITIONAL JOIN b`, which the parser reads as a join of `a AS POSITIONAL` with `b`

@@ -17,7 +17,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::{DataFrame, SessionConfig};
 
 use crate::provider::rules::order::analyze_as_written;
-use crate::provider::sql::memory_tables::create_memory_table;
+use crate::provider::sql::memory_tables::{create_memory_table, drop_table};
 
 /// The name in `DEALLOCATE ALL`.
 const ALL: &str = "all";
@@ -29,6 +29,7 @@ const ALL: &str = "all";
 ///   may give wrong answers.
 /// - `DEALLOCATE ALL` removes all prepared statements of the session.
 /// - `CREATE TABLE` reserves the memory of the rows, and fails if they do not fit in the memory limit.
+/// - Views and prepared statements with a table that `DROP TABLE` or `CREATE OR REPLACE TABLE` removed fail.
 /// - `CREATE VIEW` applies the session's rules for plans as written. DataFusion 55 coerces types before them.
 ///
 /// # Errors
@@ -66,6 +67,9 @@ pub async fn execute_logical_plan(
             // Boxed to keep the future small.
             Box::pin(create_memory_table(context, command)).await?;
             nothing(context)
+        }
+        (LogicalPlan::Ddl(DdlStatement::DropTable(command)), _) => {
+            Box::pin(drop_table(context, command)).await
         }
         (LogicalPlan::Ddl(DdlStatement::CreateView(mut view)), _) => {
             let input = Arc::unwrap_or_clone(view.input);

@@ -4,6 +4,7 @@
 pub mod budget;
 #[cfg(feature = "sql")]
 mod cast_names;
+mod changed_names;
 #[cfg(feature = "sql")]
 mod clauses;
 #[cfg(feature = "sql")]
@@ -11,7 +12,6 @@ mod column_lists;
 #[cfg(feature = "sql")]
 mod copied_types;
 #[cfg(feature = "sql")]
-mod delete_aliases;
 #[cfg(feature = "sql")]
 pub mod execution;
 #[cfg(feature = "sql")]

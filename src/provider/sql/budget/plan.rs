@@ -19,8 +19,8 @@ use crate::provider::sql::budget::balance::Balance;
 use crate::provider::sql::budget::count::{Counter, too_deep};
 use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{inlined, lex, nodes};
+use crate::provider::sql::changed_names;
 use crate::provider::sql::clauses;
-use crate::provider::sql::delete_aliases;
 use crate::provider::sql::grouping_sets;
 use crate::provider::sql::named_arguments;
 use crate::provider::sql::walk::walk_statement_mut;
@@ -88,8 +88,8 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
             return not_impl_err!("more than one SQL statement");
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
+        changed_names::resolve(&mut statement);
         clauses::check(&statement)?;
-        delete_aliases::resolve(&mut statement);
         named_arguments::place(&mut statement)?;
         grouping_sets::resolve_positions(&mut statement)?;
         check_format(state, &statement)?;

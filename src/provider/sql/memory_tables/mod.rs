@@ -4,10 +4,10 @@ mod changes;
 
 use std::collections::HashSet;
 use std::fmt::{self, Formatter};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::memory::PartitionData;
 use datafusion::catalog::{MemTable, Session, TableProvider};
@@ -22,11 +22,13 @@ use datafusion::execution::memory_pool::{
 };
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{CreateMemoryTable, Expr, LogicalPlan, TableType};
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, DropTable, Expr, LogicalPlan, TableType,
+};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, execute_stream_partitioned,
 };
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
 
 use crate::provider::sql::memory_tables::changes::MemoryChange;
@@ -52,6 +54,7 @@ pub(super) async fn create_memory_table(
         );
     }
     let state = context.state();
+    let is_query = !matches!(command.input.as_ref(), LogicalPlan::EmptyRelation(_));
     let input = state.optimize(&command.input)?;
     let exists = context.table(name.clone()).await.is_ok();
     match (command.if_not_exists, command.or_replace, exists) {
@@ -61,13 +64,34 @@ pub(super) async fn create_memory_table(
         _ => {}
     }
     let defaults = command.column_defaults.into_iter().collect();
-    let table = MemoryTable::collect(state, input, |rows| rows.with_column_defaults(defaults));
+    let complete = |rows: MemTable| rows.with_column_defaults(defaults);
+    let table = MemoryTable::collect(state, input, is_query, complete);
     let table = table.await?;
-    if exists {
-        context.deregister_table(name.clone())?;
+    if exists && let Some(old) = context.deregister_table(name.clone())? {
+        mark_dropped(old.as_ref(), name.table());
     }
     context.register_table(name, Arc::new(table))?;
     Ok(())
+}
+
+/// Runs `DROP TABLE`.
+pub(super) async fn drop_table(context: &SessionContext, command: DropTable) -> Result<DataFrame> {
+    let name = command.name.clone();
+    let table = context.table_provider(name.clone()).await;
+    let plan = LogicalPlan::Ddl(DdlStatement::DropTable(command));
+    let dropped = context.execute_logical_plan(plan).await?;
+    if let Ok(table) = table {
+        mark_dropped(table.as_ref(), name.table());
+    }
+    Ok(dropped)
+}
+
+/// Lets the plans of views and prepared statements fail that still have a table in memory of this name.
+fn mark_dropped(table: &dyn TableProvider, name: &str) {
+    if let Some(table) = table.downcast_ref::<MemoryTable>() {
+        // A table has one name.
+        let _ = table.dropped.set(name.to_string());
+    }
 }
 
 /// A table in memory with a reservation for its rows.
@@ -75,19 +99,25 @@ pub(super) async fn create_memory_table(
 struct MemoryTable {
     rows: MemTable,
     memory: Arc<MemoryReservation>,
+    /// The name of the table, once it is dropped or replaced.
+    dropped: OnceLock<String>,
 }
 
 impl MemoryTable {
-    /// Creates a table of the rows of an optimized plan.
+    /// Creates a table of the rows of an optimized plan. Those of a query may be followed by rows with nulls.
     async fn collect(
         state: SessionState,
         plan: LogicalPlan,
+        is_query: bool,
         complete: impl FnOnce(MemTable) -> MemTable,
     ) -> Result<Self> {
         // Rules that expect a plan as written must not see the optimized one, so that it is not optimized again.
         let plan = state.query_planner().create_physical_plan(&plan, &state);
         let plan = plan.await?;
-        let schema = plan.schema();
+        let schema = match is_query {
+            true => nullable(&plan.schema()),
+            false => plan.schema(),
+        };
         let mut names = HashSet::new();
         if let Some(field) = schema
             .fields()
@@ -113,13 +143,25 @@ impl MemoryTable {
         let mut partitions = Vec::with_capacity(tasks.len());
         for task in tasks {
             let batches = task.join_unwind().await;
-            partitions
-                .push(batches.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??);
+            let batches = batches.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)));
+            let batches = batches??.into_iter();
+            let batches = batches.map(|batch| batch.with_schema(Arc::clone(&schema)));
+            partitions.push(batches.collect::<Result<_, _>>()?);
         }
         Ok(Self {
             rows: complete(MemTable::try_new(schema, partitions)?),
             memory: Arc::new(rows.memory.split(rows.memory.size())),
+            dropped: OnceLock::new(),
         })
+    }
+
+    fn check_exists(&self) -> Result<()> {
+        match self.dropped.get() {
+            Some(name) => plan_err!(
+                "table '{name}' was dropped or replaced after the view or the prepared statement with it was made; make that again"
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Plans a DELETE, or an UPDATE with assignments.
@@ -129,10 +171,19 @@ impl MemoryTable {
         filters: Vec<Expr>,
         assignments: Option<Vec<(String, Expr)>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.check_exists()?;
         let memory = Arc::clone(&self.memory);
         let change = MemoryChange::new(&self.rows, memory, state, filters, assignments)?;
         Ok(change.into_plan())
     }
+}
+
+/// Returns a schema whose columns may all be null.
+fn nullable(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
+    let fields: Vec<_> = fields.collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 #[async_trait]
@@ -156,6 +207,7 @@ impl TableProvider for MemoryTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.check_exists()?;
         self.rows.scan(state, projection, filters, limit).await
     }
 
@@ -165,6 +217,7 @@ impl TableProvider for MemoryTable {
         input: Arc<dyn ExecutionPlan>,
         operation: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.check_exists()?;
         // Checks the columns and the operation.
         let checked = self.rows.insert_into(state, Arc::clone(&input), operation);
         checked.await?;

@@ -1,27 +1,39 @@
-//! Aliases of tables in DELETE, which DataFusion 55 ignores: `DELETE FROM t AS x WHERE x.lat = 0`.
+//! Names in DELETE and UPDATE that DataFusion 55 does not resolve: aliases of tables in `DELETE FROM t AS x WHERE x.lat = 0`, and capitals
+//! in `UPDATE t SET Value = 0`.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    self, Delete, Expr, FromTable, Ident, TableFactor, VisitorMut,
+    self, AssignmentTarget, Delete, Expr, FromTable, Ident, ObjectNamePart, TableFactor, VisitorMut,
 };
 
 use crate::provider::sql::walk::{walk_mut, walk_statement_mut};
 
-/// Qualifies the columns in the predicate of a DELETE with the name of the table instead of its alias.
+/// Qualifies the columns in the predicate of a DELETE with the name of the table instead of its alias, and writes the columns that an
+/// UPDATE sets in lower case, unless they are quoted.
 pub(crate) fn resolve(statement: &mut Statement) {
-    let _ = walk_statement_mut(statement, &mut Deletes);
+    let _ = walk_statement_mut(statement, &mut Changes);
 }
 
-struct Deletes;
+struct Changes;
 
-impl VisitorMut for Deletes {
+impl VisitorMut for Changes {
     type Break = ();
 
     fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<()> {
-        if let ast::Statement::Delete(delete) = statement {
-            resolve_alias(delete);
+        match statement {
+            ast::Statement::Delete(delete) => resolve_alias(delete),
+            ast::Statement::Update(update) => {
+                for assignment in &mut update.assignments {
+                    if let AssignmentTarget::ColumnName(name) = &mut assignment.target
+                        && let Some(ObjectNamePart::Identifier(column)) = name.0.last_mut()
+                    {
+                        column.value = normalized(column);
+                    }
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
