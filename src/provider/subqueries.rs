@@ -2,14 +2,12 @@
 
 use datafusion::error::DataFusionError;
 
-/// Advice about a scalar subquery that cannot be turned into a join.
-const VALUE: &str = "a subquery that refers to the query around it cannot be turned into a join here: it must return one value \
-                     by an aggregate without GROUP BY or by LIMIT 1, refer to that query only by = in its WHERE, and not be an \
-                     argument of an aggregate; otherwise, write a join with GROUP BY";
+/// Advice about a scalar subquery that may return several values.
+const VALUE: &str = "a subquery that refers to the query around it must return one value here, by an aggregate without GROUP BY or by \
+                     LIMIT 1; otherwise, write a join with GROUP BY";
 /// Advice about a subquery of EXISTS or IN that cannot be turned into a join.
-const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: it must be a condition in WHERE, and if it \
-                         refers to the query around it, then in its own WHERE, by = if it has LIMIT, and without UNION and EXCEPT; elsewhere, \
-                         write a LEFT JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
+const CONDITION: &str = "EXISTS or IN with a subquery cannot be turned into a join here: in the ON of an outer join, it must refer to \
+                         one side only; write a LEFT JOIN with (SELECT DISTINCT key, true AS found FROM ...), and found IS NOT NULL";
 
 /// Advice about `NOT IN` with a subquery that cannot be turned into a join.
 const NOT_IN: &str = "NOT IN with a subquery that refers to the query around it cannot be turned into a join here; write NOT EXISTS \
@@ -27,15 +25,12 @@ pub(super) fn advice(message: &str) -> Option<String> {
 /// Returns advice that replaces the message of an error of a rule of DataFusion that turns subqueries into joins, or about a column
 /// of the table that such a rule makes of a subquery.
 pub(super) fn failed_rule(error: &DataFusionError) -> Option<String> {
-    const LATERAL: &str = "a subquery that refers to the query around it cannot be turned into a join here: if it has an aggregate, it \
-                           must refer to that query only by = in its WHERE, and not below OR; write a join with GROUP BY instead";
     let is_of_planning = matches!(
         error.find_root(),
         DataFusionError::SchemaError(..) | DataFusionError::Plan(_)
     );
     let text = error.to_string();
     let rules = [
-        ("'decorrelate_lateral_join' failed", LATERAL),
         ("'scalar_subquery_to_join' failed", VALUE),
         ("'decorrelate_predicate_subquery' failed", CONDITION),
         ("__correlated_sq_", CONDITION),
@@ -54,15 +49,15 @@ fn outer_reference_advice(message: &str) -> String {
     let name = message.rsplit("name: \"").next().unwrap_or_default();
     let name = name.split('"').next().unwrap_or_default();
     format!(
-        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (UNION, EXCEPT, or LIMIT \
-         without a comparison by =); write a join with GROUP BY, or a window function, instead"
+        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join; \
+         write a join with GROUP BY, or a window function, instead"
     )
 }
 
 /// Explains why a subquery cannot be planned, and what to write instead.
 fn reason(message: &str) -> Option<&'static str> {
-    const PLACE: &str = "a subquery that refers to the query around it can be in the SELECT list and in WHERE, but not in ORDER BY or a \
-                         window; give it a name in the SELECT list of a subquery in FROM, and use this name";
+    const PLACE: &str = "a subquery that refers to the query around it must refer to one side only in the ON of an outer join, and \
+                         cannot be in ORDER BY here; give it a name in the SELECT list of a subquery in FROM, and use this name";
     if let Some((_, expression)) =
         message.split_once("Physical plan does not support logical expression ")
     {

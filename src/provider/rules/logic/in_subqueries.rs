@@ -8,15 +8,16 @@
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{merge_schema, split_conjunction_owned};
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    lit,
+    binary_expr, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -84,7 +85,7 @@ fn null_aware(conjunct: Expr, schema: &DFSchema, tested: &mut Vec<Expr>) -> Resu
             return Ok(conjunct);
         }
         if !found.subquery.outer_ref_columns.is_empty() {
-            return match keeps_rows(found)? {
+            return match may_compare(found)? {
                 true => not_exists(found, schema),
                 false => Ok(conjunct),
             };
@@ -142,33 +143,37 @@ fn depends_on_null(predicate: &Expr) -> Result<bool> {
     }
 }
 
-/// Returns `true` if a predicate on the rows of a correlated subquery may be applied before the predicates that correlate it,
-/// which DataFusion 55 moves up: above limits and aggregations without groups, this gives other rows. It also takes
+/// Returns `true` if a predicate on the rows of a correlated subquery may compare them with the expression of `IN`. DataFusion 55 takes
 /// a column of the outer query for one of the subquery that has the same name and table, and a column of a query further out for
 /// one of the outer query.
-fn keeps_rows(found: &InSubquery) -> Result<bool> {
+fn may_compare(found: &InSubquery) -> Result<bool> {
     if found.expr.contains_outer() {
         return Ok(false);
     }
     let columns = found.expr.column_refs();
-    let changes = found.subquery.subquery.exists(|node| {
-        let moves = match node {
-            LogicalPlan::Limit(_) => true,
-            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
-            _ => false,
-        };
-        let is_taken = node.contains_outer_reference()
-            && columns
-                .iter()
-                .any(|column| node.schema().has_column(column));
-        Ok(moves || is_taken)
+    let takes = found.subquery.subquery.exists(|node| {
+        let mut columns = columns.iter();
+        Ok(node.contains_outer_reference()
+            && columns.any(|column| node.schema().has_column(column)))
     })?;
-    Ok(!changes)
+    Ok(!takes)
 }
 
 /// Returns a predicate that is true where `x NOT IN (q)` is: no row of `q` equals `x`, none is NULL, and `x` is not NULL unless
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let end = found.subquery.subquery.apply_with_subqueries(|node| {
+        Ok(match node {
+            LogicalPlan::Subquery(_) => TreeNodeRecursion::Stop,
+            _ => TreeNodeRecursion::Continue,
+        })
+    })?;
+    if end == TreeNodeRecursion::Stop {
+        // Copies of the subquery would copy those in it.
+        let equal = |tested: Expr, item| tested.eq(item).is_not_false();
+        let equal = exists_compared(&found.expr, &found.subquery, schema, equal)?;
+        return Ok(Expr::Not(Box::new(equal)));
+    }
     let equal = exists_equal(found, schema)?;
     let cases = unknown_cases(found, schema)?.into_iter();
     let none = cases.map(|case| Expr::Not(Box::new(case)));
@@ -211,9 +216,19 @@ fn filtered(rows: &Subquery, predicate: Expr) -> Result<LogicalPlan> {
 
 /// Returns a predicate that is true where a row of the subquery equals the tested expression, else false.
 fn exists_equal(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
-    let rows = &found.subquery;
+    exists_compared(&found.expr, &found.subquery, schema, Expr::eq)
+}
+
+/// Returns a predicate that is true where the subquery has a row that passes a predicate of the tested expression and the column of the
+/// subquery, in this order.
+fn exists_compared(
+    tested: &Expr,
+    rows: &Subquery,
+    schema: &DFSchema,
+    predicate: impl Fn(Expr, Expr) -> Expr,
+) -> Result<Expr> {
     let mut references = rows.outer_ref_columns.clone();
-    let value = found.expr.as_ref().clone().transform_up(|one| {
+    let value = tested.clone().transform_up(|one| {
         let Expr::Column(column) = one else {
             return Ok(Transformed::no(one));
         };
@@ -222,21 +237,22 @@ fn exists_equal(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
         references.push(reference.clone());
         Ok(Transformed::yes(reference))
     })?;
-    let equal = Subquery {
-        subquery: Arc::new(filtered(rows, item(rows).0.eq(value.data))?),
+    let passing = filtered(rows, predicate(value.data, item(rows).0))?;
+    let passing = Subquery {
+        subquery: Arc::new(passing),
         outer_ref_columns: references,
         spans: rows.spans.clone(),
     };
-    Ok(Expr::Exists(Exists::new(equal, false)))
+    Ok(Expr::Exists(Exists::new(passing, false)))
 }
 
 /// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`. If `q` is correlated and
-/// [`keeps_rows`] allows it, `EXISTS` takes the place of `x IN (q)`: DataFusion simplifies `NOT (x IN (q) OR p)` to
+/// [`may_compare`] allows it, `EXISTS` takes the place of `x IN (q)`: DataFusion simplifies `NOT (x IN (q) OR p)` to
 /// `x NOT IN (q) AND NOT p`, and plans the former as a null-aware anti join.
 fn null_aware_in(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let cases = unknown_cases(&found, schema)?;
     let is_negated = found.negated;
-    let is_in = match !found.subquery.outer_ref_columns.is_empty() && keeps_rows(&found)? {
+    let is_in = match !found.subquery.outer_ref_columns.is_empty() && may_compare(&found)? {
         true => exists_equal(&found, schema)?,
         false => Expr::InSubquery(InSubquery {
             negated: false,
@@ -254,9 +270,54 @@ fn null_aware_in(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Exp
     }))
 }
 
+/// Makes `CASE` of the subqueries of `IN`, `ANY` and `ALL` of an operator other than a filter, whose values may be NULL.
+pub(super) fn as_values(node: LogicalPlan) -> Result<LogicalPlan> {
+    let schema = merge_schema(&node.inputs());
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expression| {
+        let name = names.save(&expression);
+        let expression = expression.transform_up(|one| match one {
+            Expr::InSubquery(found) => {
+                let is_in = exists_equal(&found, &schema)?;
+                let unknown = unknown_cases(&found, &schema)?;
+                Ok(Transformed::yes(as_value(is_in, unknown, found.negated)?))
+            }
+            Expr::SetComparison(compared) => {
+                let is_all = compared.quantifier == SetQuantifier::All;
+                let exists = |test: &dyn Fn(Expr) -> Expr| {
+                    exists_compared(
+                        &compared.expr,
+                        &compared.subquery,
+                        &schema,
+                        |tested, item| test(binary_expr(tested, compared.op, item)),
+                    )
+                };
+                let decides = match is_all {
+                    true => exists(&Expr::is_false)?,
+                    false => exists(&Expr::is_true)?,
+                };
+                let unknown = exists(&Expr::is_null)?;
+                Ok(Transformed::yes(as_value(decides, vec![unknown], is_all)?))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(expression.update_data(|expression| name.restore(expression)))
+    })?;
+    Ok(node.data)
+}
+
+/// Returns a value that is true in one case, NULL in other cases, and else false, or its negation.
+fn as_value(is_true: Expr, unknown: Vec<Expr>, is_negated: bool) -> Result<Expr> {
+    let mut value = when(is_true, lit(!is_negated));
+    for case in unknown {
+        value = value.when(case, lit(ScalarValue::Boolean(None)));
+    }
+    value.otherwise(lit(is_negated))
+}
+
 /// Returns a predicate that is true if a plan derived from the subquery `of` has a row. An
 /// uncorrelated subquery becomes a scalar subquery, which is executed once.
-fn exists(of: &Subquery, plan: LogicalPlan) -> Result<Expr> {
+pub(super) fn exists(of: &Subquery, plan: LogicalPlan) -> Result<Expr> {
     let with_plan = |plan| Subquery {
         subquery: Arc::new(plan),
         outer_ref_columns: of.outer_ref_columns.clone(),

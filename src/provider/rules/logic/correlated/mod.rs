@@ -1,33 +1,42 @@
 //! Subqueries of EXISTS, IN, ANY and ALL, scalar subqueries and LATERAL subqueries that refer to the query around them.
 //!
 //! DataFusion plans them as joins, and moves the predicates that refer to the query around them above their other operators. Windows,
-//! limits and outer joins then see more rows, and an aggregation without GROUP BY has no row where none matches.
+//! limits, aggregations and outer joins then see other rows. The rule of this module leaves to DataFusion only what it plans correctly.
+//! It plans all others as joins with the values of the query around them, so that only a filter on top still refers to this query,
+//! or none.
 //!
-//! - [`limits`]: ORDER BY and LIMIT.
+//! - [`references`]: references to the query around a subquery.
+//! - [`direct`]: what DataFusion plans correctly.
+//! - [`unnesting`], [`operators`]: all others.
 //! - [`names`]: names of columns.
-//! - [`single_row`]: aggregations without GROUP BY.
-//! - [`windows`]: windows, which are also partitioned by the compared columns.
-//! - [`refusals`]: what DataFusion would answer wrongly.
 
-mod limits;
+mod direct;
 pub(super) mod names;
-mod refusals;
-mod single_row;
-mod windows;
+mod operators;
+mod references;
+mod unnesting;
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, JoinType, Result};
+use datafusion::common::{Column, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{merge_schema, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, Subquery};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Subquery, lit,
+};
 use datafusion::optimizer::AnalyzerRule;
 
+use self::direct::{
+    always_has_row, distinct_rows, has_one_row, is_direct_lateral, is_direct_subquery,
+};
+use self::references::{lateral_of, outer_columns, with_lateral, with_rows};
+use self::unnesting::{Names, Unnested, Unnesting, columns_of};
 use crate::provider::plans::conjunction::joined;
+use crate::provider::rules::logic::in_subqueries;
 
-/// A rule that rewrites subqueries that refer to the query around them, so that DataFusion plans them correctly, and refuses others.
+/// A rule that rewrites subqueries that refer to the query around them, so that DataFusion plans them correctly.
 #[derive(Debug, Default)]
 pub(crate) struct CorrelatedSubqueries;
 
@@ -46,53 +55,38 @@ impl AnalyzerRule for CorrelatedSubqueries {
         if end != TreeNodeRecursion::Stop {
             return Ok(plan);
         }
-        let plan = plan.transform_up_with_subqueries(|node| {
-            let node = match node {
-                LogicalPlan::Join(join) => filtered_above(join)?,
-                node => Transformed::no(node),
-            };
-            node.transform_data(with_subqueries)
-        })?;
-        // The limits of scalar subqueries and of EXISTS are gone.
-        let plan = plan.data.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Window(window) => windows::partitioned(window),
-            LogicalPlan::Limit(limit) => limits::numbered(limit),
+        let names = Names::beside(&plan)?;
+        let plan = rewritten(plan, &names)?;
+        let given = names::given(&plan)?;
+        let plan = plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Filter(filter) => names::distinct_keys(filter, &given, &names),
             node => Ok(Transformed::no(node)),
         })?;
-        let (given, mut next) = (names::given(&plan.data)?, 0);
-        let plan = plan.data.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Filter(filter) => names::distinct_keys(filter, &given, &mut next),
-            node => Ok(Transformed::no(node)),
-        })?;
-        let plan = plan.data;
-        plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::Subquery(subquery) = node {
-                refusals::check(subquery, false)?;
-            }
-            for input in node.inputs() {
-                if let LogicalPlan::Subquery(lateral) = input {
-                    refusals::check_lateral(&lateral.subquery)?;
-                }
-            }
-            node.apply_expressions(|expression| {
-                expression.apply(|one| {
-                    match one {
-                        Expr::Exists(exists) => refusals::check(&exists.subquery, true)?,
-                        // DataFusion makes EXISTS of them.
-                        Expr::SetComparison(compared) => {
-                            refusals::check(&compared.subquery, true)?;
-                        }
-                        _ => {}
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
-            })
-        })?;
-        Ok(plan)
+        Ok(plan.data)
     }
 }
 
-/// Moves the predicates of an inner join's ON that have subqueries, or refer to the query around them, into a filter above the join,
+/// Rewrites the subqueries of a plan, those of the outermost queries first.
+fn rewritten(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
+    let plan = plan.transform_down(|node| {
+        let node = match node {
+            LogicalPlan::Join(join) => filtered_above(join)?,
+            node => Transformed::no(node),
+        };
+        let node = node.transform_data(|node| match node {
+            LogicalPlan::Join(join) => without_lateral(join, names),
+            node => Ok(Transformed::no(node)),
+        })?;
+        node.transform_data(|node| with_subqueries(node, names))
+    })?;
+    // The inputs may have other columns that are nullable.
+    let plan = plan.transform_data(|plan| {
+        plan.transform_up(|node| node.recompute_schema().map(Transformed::yes))
+    })?;
+    Ok(plan.data)
+}
+
+/// Moves the predicates of an inner join's ON that have subqueries, or refer to the query around it, into a filter above the join,
 /// where rules look for them.
 fn filtered_above(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     let Some(filter) = join.filter.take_if(|_| join.join_type == JoinType::Inner) else {
@@ -143,21 +137,35 @@ fn with_subquery(mut expression: Expr, new: Subquery) -> Expr {
     expression
 }
 
-/// Returns an expression over the columns of `schema` as one over what these columns are computed from.
-fn substituted(expression: &Expr, schema: &DFSchema, computed: &[Expr]) -> Result<Expr> {
-    let expression = expression.clone().transform_up(|one| match one {
-        Expr::Column(column) => {
-            let index = schema.index_of_column(&column)?;
-            let computed = computed[index].clone().unalias_nested().data;
-            Ok(Transformed::yes(computed))
-        }
-        one => Ok(Transformed::no(one)),
+/// Joins the left side of a join with the rows of its LATERAL subquery, unless DataFusion does so correctly.
+fn without_lateral(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
+    if is_direct_lateral(&join)? {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let columns = join.schema.iter().map(Expr::from).collect();
+    let outer = match lateral_of(&join) {
+        Some(lateral) => outer_columns(&lateral.subquery)?,
+        None => Vec::new(),
+    };
+    let right = with_lateral(&join.right, &mut |lateral| {
+        Ok(lateral.subquery.as_ref().clone())
     })?;
-    Ok(expression.data)
+    if outer.is_empty() || !join.on.is_empty() {
+        let join = Join {
+            right: Arc::new(right),
+            ..join
+        };
+        return Ok(Transformed::yes(LogicalPlan::Join(join)));
+    }
+    let unnesting = Unnesting::try_new(names, outer, Arc::clone(&join.left))?;
+    let rows = unnesting.unnested(&right)?;
+    let plan = unnesting.joined(join.left, rows, join.filter, join.join_type)?;
+    let plan = Projection::try_new(columns, Arc::new(plan))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(plan)))
 }
 
 /// Rewrites the subqueries in the expressions of a node.
-fn with_subqueries(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn with_subqueries(node: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let mut has_any = false;
     node.apply_expressions(|expression| {
         has_any |= has_subquery(expression)?;
@@ -166,67 +174,226 @@ fn with_subqueries(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !has_any {
         return Ok(Transformed::no(node));
     }
-    let schema = merge_schema(&node.inputs());
-    let names = NamePreserver::new(&node);
-    node.map_expressions(|expression| {
-        let name = names.save(&expression);
-        let expression = expression.transform_up(|one| rewritten(one, &schema))?;
+    let node = match node {
+        LogicalPlan::Filter(_) => node,
+        node => in_subqueries::as_values(node)?,
+    };
+    let mut around = Around::of(&node, names)?;
+    let saved = NamePreserver::new(&node);
+    let node = node.map_expressions(|expression| {
+        let name = saved.save(&expression);
+        around.is_tested = is_tested(&expression)?;
+        let expression = expression.transform_up(|one| around.rewritten(one))?;
         Ok(expression.update_data(|expression| name.restore(expression)))
+    })?;
+    if !around.is_joined {
+        return Ok(node);
+    }
+    let node = node.data;
+    let columns = match node {
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Join(_) => Some(columns_of(&node)),
+        _ => None,
+    };
+    let node = node.with_new_exprs(node.expressions(), around.inputs)?;
+    Ok(Transformed::yes(match columns {
+        Some(columns) => LogicalPlan::Projection(Projection::try_new(columns, Arc::new(node))?),
+        None => node,
+    }))
+}
+
+/// Returns `true` if a subquery of IN, ANY or ALL in an expression is compared with a scalar subquery.
+fn is_tested(expression: &Expr) -> Result<bool> {
+    expression.exists(|one| match one {
+        Expr::InSubquery(found) => has_subquery(&found.expr),
+        Expr::SetComparison(compared) => has_subquery(&compared.expr),
+        _ => Ok(false),
     })
 }
 
-/// Rewrites an expression. `schema` has the columns of the query around it.
-fn rewritten(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let Some(subquery) = subquery_of(&expression) else {
-        return Ok(Transformed::no(expression));
-    };
-    if !windows::refers_outward(&subquery.subquery) {
-        return independent(expression);
-    }
-    let mut expression = Transformed::no(expression);
-    if let Some(rows) = limits::rewritten(&expression.data)?
-        && let Some(subquery) = subquery_of(&expression.data)
-    {
-        let new = Subquery {
-            subquery: Arc::new(rows),
-            ..subquery.clone()
-        };
-        expression = Transformed::yes(with_subquery(expression.data, new));
-    }
-    expression
-        .transform_data(|one| single_row::rewritten(one, schema))?
-        .transform_data(|one| {
-            let new = match &one {
-                Expr::Exists(exists) => names::without_columns(&exists.subquery)?,
-                Expr::InSubquery(found) => Some(names::with_item(&found.subquery)?),
-                Expr::SetComparison(compared) => Some(names::with_item(&compared.subquery)?),
-                _ => None,
-            };
-            Ok(match new {
-                Some(new) => Transformed::yes(with_subquery(one, new)),
-                None => Transformed::no(one),
-            })
-        })
+/// The query around a subquery.
+struct Around<'a> {
+    names: &'a Names,
+    /// The inputs of the operator with the subquery, joined with the rows of scalar subqueries.
+    inputs: Vec<LogicalPlan>,
+    /// For each input, the rows whose values are needed.
+    needed: Vec<Arc<LogicalPlan>>,
+    is_filter: bool,
+    /// `true` if DataFusion plans scalar subqueries of the operator.
+    has_scalars: bool,
+    /// `true` if the expression compares a scalar subquery with the rows of another subquery.
+    is_tested: bool,
+    /// `true` if an input is joined with the rows of a subquery.
+    is_joined: bool,
 }
 
-/// Rewrites a subquery that does not refer to the query around it.
-fn independent(expression: Expr) -> Result<Transformed<Expr>> {
-    let new = match &expression {
-        // DataFusion makes a correlated EXISTS of it.
-        Expr::SetComparison(compared) => Some(names::with_item(&compared.subquery)?),
-        Expr::ScalarSubquery(subquery) => single_row::nullable(subquery)?,
-        _ => None,
-    };
-    let Some(subquery) = subquery_of(&expression) else {
-        return Ok(Transformed::no(expression));
-    };
-    if new.is_none() && subquery.outer_ref_columns.is_empty() {
-        return Ok(Transformed::no(expression));
+impl<'a> Around<'a> {
+    fn of(node: &LogicalPlan, names: &'a Names) -> Result<Self> {
+        let inputs: Vec<_> = node.inputs().into_iter().cloned().collect();
+        let needed = inputs.iter().cloned().map(Arc::new);
+        let mut needed: Vec<_> = needed.collect();
+        if let (LogicalPlan::Filter(filter), [rows]) = (node, needed.as_mut_slice()) {
+            // Rows that other predicates drop need no rows of the subquery.
+            let mut others = Vec::new();
+            for conjunct in split_conjunction(&filter.predicate) {
+                if !has_subquery(conjunct)? && !conjunct.is_volatile() {
+                    others.push(conjunct.clone());
+                }
+            }
+            if let Some(others) = conjunction(others) {
+                let filter = Filter::try_new(others, Arc::clone(rows))?;
+                *rows = Arc::new(LogicalPlan::Filter(filter));
+            }
+        }
+        Ok(Self {
+            names,
+            inputs,
+            needed,
+            is_filter: matches!(node, LogicalPlan::Filter(_)),
+            has_scalars: matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Projection(_)),
+            is_tested: false,
+            is_joined: false,
+        })
     }
-    // References of LATERAL subqueries within are none to the query around it.
-    let new = Subquery {
-        outer_ref_columns: Vec::new(),
-        ..new.unwrap_or_else(|| subquery.clone())
+
+    /// Rewrites a subquery expression, and the subqueries in it.
+    fn rewritten(&mut self, expression: Expr) -> Result<Transformed<Expr>> {
+        let Some(subquery) = subquery_of(&expression) else {
+            return Ok(Transformed::no(expression));
+        };
+        let subquery = subquery.clone();
+        let outer = outer_columns(&subquery.subquery)?;
+        if outer.is_empty() {
+            return self.independent(expression, &subquery);
+        }
+        let is_exists = matches!(expression, Expr::Exists(_));
+        let rows = match &expression {
+            Expr::ScalarSubquery(_) => Arc::clone(&subquery.subquery),
+            _ => distinct_rows(&subquery.subquery, is_exists)?,
+        };
+        let is_unnested = match &expression {
+            Expr::ScalarSubquery(_) => {
+                let is_direct = self.has_scalars && !self.is_tested;
+                let is_direct = is_direct && is_direct_subquery(&expression, &rows)?;
+                has_one_row(&rows)? && !is_direct
+            }
+            Expr::Exists(_) => !self.is_filter || !is_direct_subquery(&expression, &rows)?,
+            _ => !is_direct_subquery(&expression, &rows)?,
+        };
+        let has_all = |input: &LogicalPlan| {
+            let mut columns = outer.iter().map(|(_, column)| column);
+            columns.all(|column| input.schema().has_column(column))
+        };
+        let (true, Some(side)) = (is_unnested, self.inputs.iter().position(has_all)) else {
+            let rows = self::rewritten(Arc::unwrap_or_clone(rows), self.names)?;
+            let subquery = with_rows(&subquery, rows)?;
+            return Ok(Transformed::yes(named(expression, subquery)?));
+        };
+        let unnesting = Unnesting::try_new(self.names, outer, Arc::clone(&self.needed[side]))?;
+        let rows = unnesting.unnested(&rows)?;
+        match &expression {
+            Expr::ScalarSubquery(_) => {
+                let item = rows_item(&subquery);
+                let value = self.join(side, &unnesting, rows, item)?;
+                Ok(Transformed::yes(value))
+            }
+            Expr::Exists(exists) if !self.is_filter => {
+                let domain = rows.domain.iter().cloned().map(Expr::Column).collect();
+                let found = Projection::try_new(domain, Arc::new(rows.plan))?;
+                let found = Arc::new(LogicalPlan::Projection(found));
+                let rows = Unnested {
+                    plan: LogicalPlan::Distinct(Distinct::All(found)),
+                    ..rows
+                };
+                let value = self.join(side, &unnesting, rows, lit(true))?;
+                Ok(Transformed::yes(match exists.negated {
+                    true => value.is_null(),
+                    false => value.is_not_null(),
+                }))
+            }
+            _ => {
+                let rows = unnesting.compared(rows, columns_of(&subquery.subquery))?;
+                let rows = self::rewritten(rows, self.names)?;
+                let subquery = with_rows(&subquery, rows)?;
+                Ok(Transformed::yes(named(expression, subquery)?))
+            }
+        }
+    }
+
+    /// Joins an input with the rows of a subquery, of which each row of the input has at most one.
+    /// Returns the column that has the value of an item of these rows.
+    fn join(
+        &mut self,
+        side: usize,
+        unnesting: &Unnesting<'_>,
+        rows: Unnested,
+        item: Expr,
+    ) -> Result<Expr> {
+        let name = self.names.next("value");
+        let domain = rows.domain.iter().cloned().map(Expr::Column);
+        let columns = domain.chain([item.alias(&name)]).collect();
+        let plan = Projection::try_new(columns, Arc::new(rows.plan))?;
+        let rows = Unnested {
+            plan: LogicalPlan::Projection(plan),
+            domain: rows.domain,
+        };
+        let input = Arc::new(self.inputs[side].clone());
+        self.inputs[side] = unnesting.joined(input, rows, None, JoinType::Left)?;
+        self.is_joined = true;
+        Ok(Expr::Column(Column::new_unqualified(name)))
+    }
+
+    /// Rewrites a subquery that does not refer to the query around it.
+    fn independent(&self, expression: Expr, subquery: &Subquery) -> Result<Transformed<Expr>> {
+        let rows = self::rewritten(subquery.subquery.as_ref().clone(), self.names)?;
+        let rows = match &expression {
+            Expr::ScalarSubquery(_) => nullable(rows)?,
+            _ => rows,
+        };
+        let subquery = with_rows(subquery, rows)?;
+        Ok(Transformed::yes(match &expression {
+            Expr::Exists(exists) if !self.is_filter => {
+                let rows = subquery.subquery.as_ref().clone();
+                let has_row = in_subqueries::exists(&subquery, rows)?;
+                match exists.negated {
+                    true => Expr::Not(Box::new(has_row)),
+                    false => has_row,
+                }
+            }
+            // DataFusion makes a correlated EXISTS of it.
+            Expr::SetComparison(_) => named(expression, subquery)?,
+            _ => with_subquery(expression, subquery),
+        }))
+    }
+}
+
+/// Returns the column of a scalar subquery.
+fn rows_item(subquery: &Subquery) -> Expr {
+    Expr::from(subquery.subquery.schema().qualified_field(0))
+}
+
+/// Returns a subquery expression with a subquery whose columns have names of their own.
+fn named(expression: Expr, subquery: Subquery) -> Result<Expr> {
+    let subquery = match &expression {
+        Expr::Exists(_) => names::without_columns(&subquery)?.unwrap_or(subquery),
+        Expr::InSubquery(_) | Expr::SetComparison(_) => names::with_item(&subquery)?,
+        _ => subquery,
     };
-    Ok(Transformed::yes(with_subquery(expression, new)))
+    Ok(with_subquery(expression, subquery))
+}
+
+/// Returns the rows of an uncorrelated scalar subquery with a column that may be null, because DataFusion takes the nullability of the
+/// column for that of the subquery, which is null without rows.
+fn nullable(rows: LogicalPlan) -> Result<LogicalPlan> {
+    let mut fields = rows.schema().fields().iter();
+    if always_has_row(&rows)? || fields.any(|field| field.is_nullable()) {
+        return Ok(rows);
+    }
+    let columns = columns_of(&rows);
+    let none: (Vec<Column>, Vec<Column>) = (Vec::new(), Vec::new());
+    let outer = LogicalPlanBuilder::empty(true);
+    let outer = outer.join(rows, JoinType::Left, none, Some(lit(true)))?;
+    outer.project(columns)?.build()
 }

@@ -12,27 +12,21 @@ use datafusion::logical_expr::{
     Distinct, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, lit,
 };
 
-use super::windows::refers_outward;
+use super::unnesting::Names;
 use crate::provider::plans::conjunction::joined;
 
 /// The name of the output column of a subquery of IN, ANY and ALL.
 const ITEM: &str = "__item";
 
-/// Returns the names that the subqueries of a plan give to expressions above the filters that refer to the query around them. Returns none
-/// if a window has such rows, because DataFusion adds no columns to the output of a window.
+/// Returns the names that the subqueries of a plan give to expressions above the filters that refer to the query around them.
 pub(super) fn given(plan: &LogicalPlan) -> Result<HashSet<String>> {
-    let (mut names, mut has_window) = (HashSet::new(), false);
+    let mut names = HashSet::new();
     plan.apply_with_subqueries(|node| {
-        match node {
-            LogicalPlan::Window(window) => has_window |= refers_outward(&window.input),
-            LogicalPlan::Subquery(subquery) => add_names(&subquery.subquery, &mut names)?,
-            _ => {}
+        if let LogicalPlan::Subquery(subquery) = node {
+            add_names(&subquery.subquery, &mut names)?;
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if has_window {
-        names.clear();
-    }
     Ok(names)
 }
 
@@ -43,8 +37,15 @@ fn add_names(plan: &LogicalPlan, names: &mut HashSet<String>) -> Result<()> {
         }
         node.apply_expressions(|expression| {
             expression.apply(|one| {
-                if let Expr::Alias(alias) = one {
-                    names.insert(alias.name.clone());
+                match one {
+                    Expr::Alias(alias) => {
+                        names.insert(alias.name.clone());
+                    }
+                    // A cast has the name of the column.
+                    Expr::Cast(cast) => {
+                        names.extend(cast.expr.try_as_col().map(|column| column.name.clone()));
+                    }
+                    _ => {}
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -54,11 +55,11 @@ fn add_names(plan: &LogicalPlan, names: &mut HashSet<String>) -> Result<()> {
 }
 
 /// Gives the columns that a filter compares with the query around it names of their own, if other columns have the same names: those of
-/// other tables, or those in `given`. `next` numbers the keys of the whole plan.
+/// other tables, or those in `given`.
 pub(super) fn distinct_keys(
     filter: Filter,
     given: &HashSet<String>,
-    next: &mut usize,
+    names: &Names,
 ) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(filter.input.schema());
     let mut keys: Vec<(Expr, String)> = Vec::new();
@@ -79,8 +80,7 @@ pub(super) fn distinct_keys(
             let name = match keys.iter().find(|(key, _)| *key == one) {
                 Some((_, name)) => name.clone(),
                 None => {
-                    let name = format!("__key_{next}");
-                    *next += 1;
+                    let name = names.next("key");
                     keys.push((one, name.clone()));
                     name
                 }
