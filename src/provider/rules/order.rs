@@ -11,6 +11,7 @@
 //! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              KeptFilters             in the place of push_down_filter
+//!              KeptGroups              in the place of optimize_projections
 //!              BalancedConjunctions    after push_down_filter
 //!              IndependentLaterals     before decorrelate_lateral_join
 //!              ExpandedValues, SingleRowGroups, SimplifiedSortKeys,
@@ -62,7 +63,7 @@ use crate::provider::rules::logic::{
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
     AgreedNullability, BalancedConjunctions, ExpandedValues, IndependentLaterals, KeptFilters,
-    KeptKeys, NullSafeKeys, SimplifiedSortKeys, SingleRowGroups,
+    KeptGroups, KeptKeys, NullSafeKeys, SimplifiedSortKeys, SingleRowGroups,
 };
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
@@ -145,10 +146,11 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
 /// last rules see the expressions that will be executed.
 pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     let rules = &mut optimizer.rules;
-    let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+    let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(KeptKeys::default()),
         Arc::new(NullSafeKeys::default()),
         Arc::new(KeptFilters::default()),
+        Arc::new(KeptGroups::default()),
     ];
     for replacement in replacements {
         let rule = rules

@@ -30,12 +30,14 @@ impl Runs {
             return runs;
         };
         let mut starts = vec![true; last.len()];
-        for (starts, pair) in starts.iter_mut().skip(1).zip(last.windows(2)) {
-            *starts = pair[0].wrapping_add(1) != pair[1];
-        }
-        for codes in others {
-            for (starts, pair) in starts.iter_mut().skip(1).zip(codes.windows(2)) {
-                *starts |= pair[0] != pair[1];
+        if let [_, starts @ ..] = starts.as_mut_slice() {
+            for (start, (code, next)) in starts.iter_mut().zip(last.iter().zip(&last[1..])) {
+                *start = code.wrapping_add(1) != *next;
+            }
+            for codes in others {
+                for (start, (code, next)) in starts.iter_mut().zip(codes.iter().zip(&codes[1..])) {
+                    *start |= code != next;
+                }
             }
         }
         let mut starts = (0..last.len()).filter(|row| starts[*row]).peekable();

@@ -3,6 +3,7 @@
 
 mod conjunctions;
 mod filters;
+mod group_keys;
 mod join_keys;
 mod laterals;
 mod nullability;
@@ -12,6 +13,7 @@ mod values;
 
 pub(crate) use conjunctions::BalancedConjunctions;
 pub(crate) use filters::KeptFilters;
+pub(crate) use group_keys::KeptGroups;
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;
