@@ -5,7 +5,6 @@
 pub(crate) mod cache;
 pub(crate) mod handles;
 pub mod identity;
-#[cfg(all(feature = "remote", any(feature = "tatami", feature = "tiledb")))]
 pub(crate) mod parallel;
 pub mod place;
 #[cfg(feature = "remote")]

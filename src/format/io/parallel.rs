@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// The maximum number of calls at the same time that wait for requests.
+#[cfg(all(feature = "remote", any(feature = "tatami", feature = "tiledb")))]
 const REQUESTS: usize = 16;
 
 /// Calls a function with each item like [`call_on`], on several threads because each call waits for requests
@@ -12,6 +13,7 @@ const REQUESTS: usize = 16;
 ///
 /// # Errors
 /// Returns the errors of the function.
+#[cfg(all(feature = "remote", any(feature = "tatami", feature = "tiledb")))]
 pub(crate) fn call_all<'a, I: Sync, T: Send>(
     path: &Path,
     items: &'a [I],
@@ -58,14 +60,14 @@ mod tests {
     fn results_and_errors_are_in_the_order_of_the_items() {
         let path = Path::new("a");
         let items: Vec<u64> = (0..100).collect();
-        let doubled = call_all(path, &items, |item| Ok(item * 2)).unwrap();
+        let doubled = call_on(16, path, &items, |item| Ok::<_, Error>(item * 2)).unwrap();
         assert!(doubled.into_iter().eq((0..100).map(|item| item * 2)));
         let fails = |item: &u64| match item {
             20.. => Err(Error::invalid(path, format!("item {item}"))),
             _ => Ok(()),
         };
-        let error = call_all(path, &items, fails).unwrap_err().to_string();
+        let error = call_on(16, path, &items, fails).unwrap_err().to_string();
         assert!(error.contains("item 20"), "{error}");
-        assert!(call_all(path, &[], fails).unwrap().is_empty());
+        assert!(call_on(16, path, &[], fails).unwrap().is_empty());
     }
 }

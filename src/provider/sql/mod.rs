@@ -4,6 +4,7 @@
 pub mod budget;
 #[cfg(feature = "sql")]
 mod cast_names;
+#[cfg(feature = "sql")]
 mod changed_names;
 #[cfg(feature = "sql")]
 mod clauses;
@@ -11,7 +12,6 @@ mod clauses;
 mod column_lists;
 #[cfg(feature = "sql")]
 mod copied_types;
-#[cfg(feature = "sql")]
 #[cfg(feature = "sql")]
 pub mod execution;
 #[cfg(feature = "sql")]
