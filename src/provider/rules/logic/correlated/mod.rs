@@ -150,7 +150,7 @@ fn without_lateral(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>
     let right = with_lateral(&join.right, &mut |lateral| {
         Ok(lateral.subquery.as_ref().clone())
     })?;
-    if outer.is_empty() || !join.on.is_empty() {
+    if outer.is_empty() {
         let join = Join {
             right: Arc::new(right),
             ..join
@@ -159,7 +159,9 @@ fn without_lateral(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>
     }
     let unnesting = Unnesting::try_new(names, outer, Arc::clone(&join.left))?;
     let rows = unnesting.unnested(&right)?;
-    let plan = unnesting.joined(join.left, rows, join.filter, join.join_type)?;
+    let keys = join.on.into_iter().map(|(left, right)| left.eq(right));
+    let filter = conjunction(keys.chain(join.filter));
+    let plan = unnesting.joined(join.left, rows, filter, join.join_type)?;
     let plan = Projection::try_new(columns, Arc::new(plan))?;
     Ok(Transformed::yes(LogicalPlan::Projection(plan)))
 }
