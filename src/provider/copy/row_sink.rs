@@ -43,7 +43,7 @@ impl RowSink {
     /// Returns DataFusion's sink.
     ///
     /// # Errors
-    /// Returns an error if the operator is none of a sink.
+    /// Returns an error if the operator is not that of a sink.
     pub fn inner(&self) -> Result<&dyn DataSink> {
         match self.writer.downcast_ref::<DataSinkExec>() {
             Some(writer) => Ok(writer.sink()),

@@ -333,6 +333,7 @@ impl ArrayWriter for TetWriter {
     ) -> Result<()> {
         let ordinals = self.chunks.check_each(&self.path, dataset, chunks)?;
         let Some(spec) = self.specs.get(dataset) else {
+            // The index of the dataset is only checked with its chunks, of which there are none.
             return Ok(());
         };
         if let (true, Some(first)) = (self.has_failed, chunks.first()) {

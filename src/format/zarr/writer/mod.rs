@@ -191,6 +191,7 @@ impl ArrayWriter for ZarrWriter {
     ) -> Result<()> {
         let ordinals = self.chunks.check_each(&self.path, dataset, chunks)?;
         let Some((plan, described)) = self.plans.get(dataset).zip(self.dataset(dataset)) else {
+            // The index of the dataset is only checked with its chunks, of which there are none.
             return Ok(());
         };
         let notes = call_on(threads, &self.path, chunks, |one| {

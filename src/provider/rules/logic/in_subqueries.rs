@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_aggregate::expr_fn::count;
@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::plans::conjunction::joined;
+use crate::provider::rules::logic::correlated::has_subqueries;
 use crate::provider::rules::logic::correlated::names::with_item;
 
 /// A rule that makes `IN (SELECT ...)` evaluate to NULL where SQL requires it, in filters that
@@ -162,13 +163,7 @@ fn may_compare(found: &InSubquery) -> Result<bool> {
 /// Returns a predicate that is true where `x NOT IN (q)` is: no row of `q` equals `x`, none is NULL, and `x` is not NULL unless
 /// `q` is empty.
 fn not_exists(found: &InSubquery, schema: &DFSchema) -> Result<Expr> {
-    let end = found.subquery.subquery.apply_with_subqueries(|node| {
-        Ok(match node {
-            LogicalPlan::Subquery(_) => TreeNodeRecursion::Stop,
-            _ => TreeNodeRecursion::Continue,
-        })
-    })?;
-    if end == TreeNodeRecursion::Stop {
+    if has_subqueries(&found.subquery.subquery)? {
         // Copies of the subquery would copy those in it.
         let equal = |tested: Expr, item| tested.eq(item).is_not_false();
         let equal = exists_compared(&found.expr, &found.subquery, schema, equal)?;

@@ -46,17 +46,11 @@ impl AnalyzerRule for CorrelatedSubqueries {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let end = plan.apply_with_subqueries(|node| {
-            Ok(match node {
-                LogicalPlan::Subquery(_) => TreeNodeRecursion::Stop,
-                _ => TreeNodeRecursion::Continue,
-            })
-        })?;
-        if end != TreeNodeRecursion::Stop {
+        if !has_subqueries(&plan)? {
             return Ok(plan);
         }
         let names = Names::beside(&plan)?;
-        let plan = rewritten(plan, &names)?;
+        let plan = rewritten_plan(plan, &names)?;
         let given = names::given(&plan)?;
         let plan = plan.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Filter(filter) => names::distinct_keys(filter, &given, &names),
@@ -66,8 +60,19 @@ impl AnalyzerRule for CorrelatedSubqueries {
     }
 }
 
+/// Returns `true` if a plan has subqueries in expressions, or LATERAL ones.
+pub(super) fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
+    let end = plan.apply_with_subqueries(|node| {
+        Ok(match node {
+            LogicalPlan::Subquery(_) => TreeNodeRecursion::Stop,
+            _ => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(end == TreeNodeRecursion::Stop)
+}
+
 /// Rewrites the subqueries of a plan, those of the outermost queries first.
-fn rewritten(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
+fn rewritten_plan(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     let plan = plan.transform_down(|node| {
         let node = match node {
             LogicalPlan::Join(join) => filtered_above(join)?,
@@ -289,7 +294,7 @@ impl<'a> Around<'a> {
             columns.all(|column| input.schema().has_column(column))
         };
         let (true, Some(side)) = (is_unnested, self.inputs.iter().position(has_all)) else {
-            let rows = self::rewritten(Arc::unwrap_or_clone(rows), self.names)?;
+            let rows = rewritten_plan(Arc::unwrap_or_clone(rows), self.names)?;
             let subquery = with_rows(&subquery, rows)?;
             return Ok(Transformed::yes(named(expression, subquery)?));
         };
@@ -297,13 +302,12 @@ impl<'a> Around<'a> {
         let rows = unnesting.unnested(&rows)?;
         match &expression {
             Expr::ScalarSubquery(_) => {
-                let item = rows_item(&subquery);
+                let item = Expr::from(subquery.subquery.schema().qualified_field(0));
                 let value = self.join(side, &unnesting, rows, item)?;
                 Ok(Transformed::yes(value))
             }
             Expr::Exists(exists) if !self.is_filter => {
-                let domain = rows.domain.iter().cloned().map(Expr::Column).collect();
-                let found = Projection::try_new(domain, Arc::new(rows.plan))?;
+                let found = Projection::try_new(rows.values().collect(), Arc::new(rows.plan))?;
                 let found = Arc::new(LogicalPlan::Projection(found));
                 let rows = Unnested {
                     plan: LogicalPlan::Distinct(Distinct::All(found)),
@@ -317,7 +321,7 @@ impl<'a> Around<'a> {
             }
             _ => {
                 let rows = unnesting.compared(rows, columns_of(&subquery.subquery))?;
-                let rows = self::rewritten(rows, self.names)?;
+                let rows = rewritten_plan(rows, self.names)?;
                 let subquery = with_rows(&subquery, rows)?;
                 Ok(Transformed::yes(named(expression, subquery)?))
             }
@@ -334,8 +338,7 @@ impl<'a> Around<'a> {
         item: Expr,
     ) -> Result<Expr> {
         let name = self.names.next("value");
-        let domain = rows.domain.iter().cloned().map(Expr::Column);
-        let columns = domain.chain([item.alias(&name)]).collect();
+        let columns = rows.values().chain([item.alias(&name)]).collect();
         let plan = Projection::try_new(columns, Arc::new(rows.plan))?;
         let rows = Unnested {
             plan: LogicalPlan::Projection(plan),
@@ -349,7 +352,7 @@ impl<'a> Around<'a> {
 
     /// Rewrites a subquery that does not refer to the query around it.
     fn independent(&self, expression: Expr, subquery: &Subquery) -> Result<Transformed<Expr>> {
-        let rows = self::rewritten(subquery.subquery.as_ref().clone(), self.names)?;
+        let rows = rewritten_plan(subquery.subquery.as_ref().clone(), self.names)?;
         let rows = match &expression {
             Expr::ScalarSubquery(_) => nullable(rows)?,
             _ => rows,
@@ -369,11 +372,6 @@ impl<'a> Around<'a> {
             _ => with_subquery(expression, subquery),
         }))
     }
-}
-
-/// Returns the column of a scalar subquery.
-fn rows_item(subquery: &Subquery) -> Expr {
-    Expr::from(subquery.subquery.schema().qualified_field(0))
 }
 
 /// Returns a subquery expression with a subquery whose columns have names of their own.

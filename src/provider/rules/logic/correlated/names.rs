@@ -8,9 +8,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{
-    Distinct, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, lit,
-};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
 use super::unnesting::Names;
 use crate::provider::plans::conjunction::joined;
@@ -105,11 +103,7 @@ pub(super) fn distinct_keys(
 
 /// Returns a subquery of EXISTS without its output columns.
 pub(super) fn without_columns(subquery: &Subquery) -> Result<Option<Subquery>> {
-    let mut rows = &subquery.subquery;
-    while let LogicalPlan::Distinct(Distinct::All(input)) = rows.as_ref() {
-        rows = input;
-    }
-    let LogicalPlan::Projection(projection) = rows.as_ref() else {
+    let LogicalPlan::Projection(projection) = subquery.subquery.as_ref() else {
         return Ok(None);
     };
     with_columns(subquery, &projection.input, lit(true)).map(Some)

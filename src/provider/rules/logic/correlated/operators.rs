@@ -12,9 +12,7 @@ use datafusion::logical_expr::{
     Limit, LogicalPlan, Projection, SkipType, SubqueryAlias, Union, Window, lit,
 };
 
-use super::references::{
-    is_correlated, lateral_of, replaced, replaced_within, with_lateral, with_rows,
-};
+use super::references::{is_correlated, lateral_of, replaced, replaced_in, with_lateral};
 use super::unnesting::{Unnested, Unnesting, columns_of, join};
 
 impl Unnesting<'_> {
@@ -93,7 +91,7 @@ impl Unnesting<'_> {
     fn projected(&self, expressions: &[Expr], input: Unnested) -> Result<Unnested> {
         let columns = self.expressions(expressions, &input)?;
         let mut columns = named_as(columns, expressions);
-        columns.extend(input.domain.iter().cloned().map(Expr::Column));
+        columns.extend(input.values());
         let plan = Projection::try_new(columns, Arc::new(input.plan))?;
         Ok(Unnested {
             plan: LogicalPlan::Projection(plan),
@@ -117,8 +115,7 @@ impl Unnesting<'_> {
             let name = written.schema_name().to_string();
             let mut window = window.unalias();
             if let Expr::WindowFunction(function) = &mut window {
-                let domain = input.domain.iter().cloned().map(Expr::Column);
-                function.params.partition_by.extend(domain);
+                function.params.partition_by.extend(input.values());
             }
             window.alias(name)
         });
@@ -146,11 +143,7 @@ impl Unnesting<'_> {
         let (input, order) = match rows.as_ref() {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 let input = self.unnested(&sort.input)?;
-                let keys = sort.expr.iter().map(|key| {
-                    let expr = self.expression(&key.expr, &input)?;
-                    Ok(SortKey::new(expr, key.asc, key.nulls_first))
-                });
-                let keys = keys.collect::<Result<Vec<_>>>()?;
+                let keys = self.sort_keys(&sort.expr, &input)?;
                 (input, keys)
             }
             _ => {
@@ -159,9 +152,9 @@ impl Unnesting<'_> {
             }
         };
         let columns = columns_of(&input.plan);
-        let name = self.name("row");
+        let name = self.names.next("row");
         let mut number = WindowFunction::new(row_number_udwf(), Vec::new());
-        number.params.partition_by = input.domain.iter().cloned().map(Expr::Column).collect();
+        number.params.partition_by = input.values().collect();
         number.params.order_by = order;
         let number = Expr::WindowFunction(Box::new(number)).alias(&name);
         let window = Window::try_new(vec![number], Arc::new(input.plan))?;
@@ -189,13 +182,12 @@ impl Unnesting<'_> {
         if groups.is_empty() {
             return self.totals(aggregate, input);
         }
-        let domain = || input.domain.iter().cloned().map(Expr::Column);
         let groups = match groups.as_slice() {
             [Expr::GroupingSet(GroupingSet::GroupingSets(sets))]
                 if !sets.iter().any(Vec::is_empty) =>
             {
                 let sets = sets.iter().cloned();
-                let sets = sets.map(|set| set.into_iter().chain(domain()).collect());
+                let sets = sets.map(|set| set.into_iter().chain(input.values()).collect());
                 vec![Expr::GroupingSet(GroupingSet::GroupingSets(sets.collect()))]
             }
             [Expr::GroupingSet(_)] => {
@@ -204,7 +196,7 @@ impl Unnesting<'_> {
                      write GROUP BY, and a subquery without GROUP BY for the total"
                 );
             }
-            _ => groups.into_iter().chain(domain()).collect(),
+            _ => groups.into_iter().chain(input.values()).collect(),
         };
         let functions = self.expressions(&aggregate.aggr_expr, &input)?;
         let functions = named_as(functions, &aggregate.aggr_expr);
@@ -217,7 +209,7 @@ impl Unnesting<'_> {
 
     /// Returns the rows of an aggregation without GROUP BY: one for each value of the domain, even if there are no rows for it.
     fn totals(&self, aggregate: &Aggregate, input: Unnested) -> Result<Unnested> {
-        let found = self.name("found");
+        let found = self.names.next("found");
         let columns = columns_of(&input.plan).into_iter();
         let columns = columns.chain([lit(true).alias(&found)]).collect();
         let rows = Projection::try_new(columns, Arc::new(input.plan))?;
@@ -246,7 +238,7 @@ impl Unnesting<'_> {
             }
             function.alias(name)
         });
-        let groups = rows.domain.iter().cloned().map(Expr::Column).collect();
+        let groups = rows.values().collect();
         let plan = Aggregate::try_new(Arc::new(rows.plan), groups, functions.collect())?;
         Ok(Unnested {
             plan: LogicalPlan::Aggregate(plan),
@@ -256,21 +248,19 @@ impl Unnesting<'_> {
 
     fn distinct_on(&self, distinct: &DistinctOn) -> Result<Unnested> {
         let input = self.unnested(&distinct.input)?;
-        let domain = || input.domain.iter().cloned().map(Expr::Column);
         let select = self.expressions(&distinct.select_expr, &input)?;
         let select = named_as(select, &distinct.select_expr).into_iter();
-        let select = select.chain(domain()).collect();
+        let select = select.chain(input.values()).collect();
         let on = self.expressions(&distinct.on_expr, &input)?.into_iter();
-        let on = domain().chain(on).collect();
-        let order = distinct.sort_expr.as_ref().map(|keys| {
-            let keys = keys.iter().map(|key| {
-                let expr = self.expression(&key.expr, &input)?;
-                Ok(SortKey::new(expr, key.asc, key.nulls_first))
-            });
-            let first = domain().map(|one| Ok(SortKey::new(one, true, false)));
-            first.chain(keys).collect::<Result<Vec<_>>>()
-        });
-        let plan = DistinctOn::try_new(on, select, order.transpose()?, Arc::new(input.plan))?;
+        let on = input.values().chain(on).collect();
+        let order = match &distinct.sort_expr {
+            Some(keys) => {
+                let first = input.values().map(|one| SortKey::new(one, true, false));
+                Some(first.chain(self.sort_keys(keys, &input)?).collect())
+            }
+            None => None,
+        };
+        let plan = DistinctOn::try_new(on, select, order, Arc::new(input.plan))?;
         Ok(Unnested {
             plan: LogicalPlan::Distinct(Distinct::On(plan)),
             domain: input.domain,
@@ -283,11 +273,8 @@ impl Unnesting<'_> {
         for input in &union.inputs {
             let columns = columns_of(input);
             let unnested = self.unnested(input)?;
-            let domain = unnested.domain.iter().cloned().map(Expr::Column);
-            let plan = Projection::try_new(
-                columns.into_iter().chain(domain).collect(),
-                Arc::new(unnested.plan),
-            )?;
+            let columns = columns.into_iter().chain(unnested.values()).collect();
+            let plan = Projection::try_new(columns, Arc::new(unnested.plan))?;
             fields.get_or_insert_with(|| {
                 let fields = unnested.domain.iter().map(|column| {
                     let field = plan.schema.qualified_field_from_column(column);
@@ -376,7 +363,7 @@ impl Unnesting<'_> {
         let mut all: Vec<_> = columns.collect();
         let mut domain = Vec::new();
         for (left, right) in both.0.into_iter().zip(both.1) {
-            let name = self.name("outer");
+            let name = self.names.next("outer");
             all.push(coalesce(vec![Expr::Column(left), Expr::Column(right)]).alias(&name));
             domain.push(Column::new_unqualified(name));
         }
@@ -388,11 +375,9 @@ impl Unnesting<'_> {
     fn joined_lateral(&self, join: &Join) -> Result<Unnested> {
         let left = self.unnested(&join.left)?;
         let replace = |column: &Column| self.replace(column, &left.domain);
-        let mut scopes = vec![join.left.schema().as_ref().clone()];
+        let scope = join.left.schema().as_ref();
         let right = with_lateral(&join.right, &mut |lateral| {
-            let plan = lateral.subquery.as_ref().clone();
-            let plan = replaced_within(plan, &mut scopes, &replace)?;
-            let lateral = with_rows(lateral, plan)?;
+            let lateral = replaced_in(lateral, scope.clone(), &mut Vec::new(), &replace)?;
             Ok(LogicalPlan::Subquery(lateral))
         })?;
         let filter = join.filter.clone().map(|filter| {

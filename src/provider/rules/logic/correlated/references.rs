@@ -92,17 +92,27 @@ pub(super) fn replaced(
         let Some(subquery) = subquery_of(&one) else {
             return Ok(Transformed::no(one));
         };
-        let plan = subquery.subquery.as_ref().clone();
-        let plan = replaced_within(plan, &mut vec![schema.clone()], replace)?;
-        let subquery = with_rows(subquery, plan)?;
+        let subquery = replaced_in(subquery, schema.clone(), &mut Vec::new(), replace)?;
         Ok(Transformed::yes(with_subquery(one, subquery)))
     })?;
     Ok(expression.data)
 }
 
-/// Returns the plan of a subquery in which references to the columns that `replace` returns take the place of those to the query around
-/// the scopes.
-pub(super) fn replaced_within(
+/// Returns a subquery in which references to the columns that `replace` returns take the place of those to the query around its scopes.
+/// `scope` has the columns of the query right around it, and `scopes` those of the queries further out.
+pub(super) fn replaced_in(
+    subquery: &Subquery,
+    scope: DFSchema,
+    scopes: &mut Vec<DFSchema>,
+    replace: &dyn Fn(&Column) -> Option<Column>,
+) -> Result<Subquery> {
+    scopes.push(scope);
+    let plan = replaced_within(subquery.subquery.as_ref().clone(), scopes, replace)?;
+    scopes.pop();
+    with_rows(subquery, plan)
+}
+
+fn replaced_within(
     plan: LogicalPlan,
     scopes: &mut Vec<DFSchema>,
     replace: &dyn Fn(&Column) -> Option<Column>,
@@ -113,13 +123,11 @@ pub(super) fn replaced_within(
                 return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
             }
             LogicalPlan::Join(mut join) if lateral_of(&join).is_some() => {
-                scopes.push(join.left.schema().as_ref().clone());
+                let scope = join.left.schema().as_ref();
                 join.right = Arc::new(with_lateral(&join.right, &mut |lateral| {
-                    let plan = lateral.subquery.as_ref().clone();
-                    let plan = replaced_within(plan, scopes, replace)?;
-                    Ok(LogicalPlan::Subquery(with_rows(lateral, plan)?))
+                    let lateral = replaced_in(lateral, scope.clone(), scopes, replace)?;
+                    Ok(LogicalPlan::Subquery(lateral))
                 })?);
-                scopes.pop();
                 LogicalPlan::Join(join)
             }
             node => node,
@@ -140,11 +148,7 @@ pub(super) fn replaced_within(
                 let Some(subquery) = subquery_of(&one) else {
                     return Ok(Transformed::no(one));
                 };
-                scopes.push(schema.clone());
-                let plan = subquery.subquery.as_ref().clone();
-                let plan = replaced_within(plan, scopes, replace)?;
-                scopes.pop();
-                let subquery = with_rows(subquery, plan)?;
+                let subquery = replaced_in(subquery, schema.clone(), scopes, replace)?;
                 Ok(Transformed::yes(with_subquery(one, subquery)))
             })
         })

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, JoinType, NullEquality, Result, plan_err};
+use datafusion::logical_expr::expr::Sort as SortKey;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Distinct, Expr, Filter, Join, JoinConstraint, LogicalPlan, Operator, Projection, binary_expr,
@@ -52,9 +53,16 @@ pub(super) struct Unnested {
     pub domain: Vec<Column>,
 }
 
+impl Unnested {
+    /// Returns the columns of the domain as expressions.
+    pub fn values(&self) -> impl Iterator<Item = Expr> {
+        self.domain.iter().cloned().map(Expr::Column)
+    }
+}
+
 /// Unnests subqueries of one domain.
 pub(super) struct Unnesting<'a> {
-    names: &'a Names,
+    pub names: &'a Names,
     outer: OuterColumns,
     domain: Arc<LogicalPlan>,
 }
@@ -99,11 +107,6 @@ impl<'a> Unnesting<'a> {
         })
     }
 
-    /// Returns another name of a column.
-    pub fn name(&self, prefix: &str) -> String {
-        self.names.next(prefix)
-    }
-
     /// Returns the expressions of an operator like [`Self::expression`].
     pub fn expressions(&self, expressions: &[Expr], input: &Unnested) -> Result<Vec<Expr>> {
         let expressions = expressions.iter();
@@ -117,6 +120,15 @@ impl<'a> Unnesting<'a> {
     pub fn expression(&self, expression: &Expr, input: &Unnested) -> Result<Expr> {
         let replace = |column: &Column| self.replace(column, &input.domain);
         replaced(expression.clone(), input.plan.schema(), &replace)
+    }
+
+    /// Returns the keys of ORDER BY like [`Self::expression`].
+    pub fn sort_keys(&self, keys: &[SortKey], input: &Unnested) -> Result<Vec<SortKey>> {
+        let keys = keys.iter().map(|key| {
+            let expr = self.expression(&key.expr, input)?;
+            Ok(SortKey::new(expr, key.asc, key.nulls_first))
+        });
+        keys.collect()
     }
 
     /// Returns the column of the domain for a column of the query around the subquery.
