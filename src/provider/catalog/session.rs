@@ -37,6 +37,8 @@ use crate::provider::introspection;
 use crate::provider::remote::{RemoteStores, admitted};
 use crate::provider::rules::analysis::BoundedFunctions;
 use crate::provider::rules::logic::ChangedRows;
+#[cfg(feature = "sql")]
+use crate::provider::rules::optimizer::DerivedTables;
 use crate::provider::rules::order;
 #[cfg(feature = "sql")]
 use crate::provider::sql::execution::PreparedStatements;
@@ -183,6 +185,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     {
         let planners = builder.expr_planners().get_or_insert_default();
         planners.insert(0, Arc::new(Operators));
+        let planners = builder.relation_planners().get_or_insert_default();
+        planners.push(Arc::new(DerivedTables));
     }
     let ctx: SessionContext = builder.build().into();
     #[cfg(feature = "remote")]

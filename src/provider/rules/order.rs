@@ -1,8 +1,8 @@
 //! The order of the rules that [`enable_arrays`](crate::enable_arrays) adds to a session.
 //!
 //! ```text
-//! analyzer     ExpressionRewrites, ResultAttributes, CountedSetOperations,
-//!              ResolveNearest                                           as written, types unknown
+//! analyzer     AddedGroups, ExpressionRewrites, ResultAttributes,
+//!              CountedSetOperations, ResolveNearest                     as written, types unknown
 //!              DataFusion's rules
 //!              OuterUnions, EqualZeros, CorrelatedSubqueries,
 //!              NullAwareInSubqueries, CombinedInLists, EqualZeros, ComputedKeys,
@@ -11,7 +11,7 @@
 //! logical      KeptKeys                in the place of eliminate_cross_join
 //!              NullSafeKeys            in the place of extract_equijoin_predicate
 //!              KeptFilters             in the place of push_down_filter
-//!              KeptGroups              in the place of optimize_projections
+//!              CorrectKeys             in the places of the rules that use keys
 //!              BalancedConjunctions    after push_down_filter
 //!              IndependentLaterals     before decorrelate_lateral_join
 //!              ExpandedValues, SingleRowGroups, SimplifiedSortKeys,
@@ -62,8 +62,8 @@ use crate::provider::rules::logic::{
 };
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
-    AgreedNullability, BalancedConjunctions, ExpandedValues, IndependentLaterals, KeptFilters,
-    KeptGroups, KeptKeys, NullSafeKeys, SimplifiedSortKeys, SingleRowGroups,
+    AddedGroups, AgreedNullability, BalancedConjunctions, CorrectKeys, ExpandedValues,
+    IndependentLaterals, KeptFilters, KeptKeys, NullSafeKeys, SimplifiedSortKeys, SingleRowGroups,
 };
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 use crate::provider::rules::shared_reads::SharedReads;
@@ -146,13 +146,13 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
 /// last rules see the expressions that will be executed.
 pub(crate) fn add_optimizer_rules(optimizer: &mut Optimizer) {
     let rules = &mut optimizer.rules;
-    let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
+    let replacements: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
         Arc::new(KeptKeys::default()),
         Arc::new(NullSafeKeys::default()),
         Arc::new(KeptFilters::default()),
-        Arc::new(KeptGroups::default()),
     ];
-    for replacement in replacements {
+    let corrected = CorrectKeys::all().map(|rule| Arc::new(rule) as _);
+    for replacement in replacements.into_iter().chain(corrected) {
         let rule = rules
             .iter_mut()
             .find(|rule| rule.name() == replacement.name());
@@ -192,7 +192,8 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         .iter()
         .any(|rule| rule.name() == ResultAttributes.name())
     {
-        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 4] = [
+        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 5] = [
+            Arc::new(AddedGroups),
             Arc::new(ExpressionRewrites),
             Arc::new(ResultAttributes),
             Arc::new(CountedSetOperations),

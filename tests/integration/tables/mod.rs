@@ -5,6 +5,7 @@ pub mod changed_rows;
 pub mod coarse_times;
 pub mod coordinates;
 pub mod corrections;
+pub mod dataframes;
 pub mod exploded;
 pub mod functions;
 pub mod introspection;

@@ -1,27 +1,45 @@
-//! Keys of aggregations.
+//! Keys of groups and of unnested rows.
+//!
+//! DataFusion 55 takes the key of a subquery with GROUP BY, joined with other tables, for a key of the groups above the join, though the
+//! groups are also by columns of the other tables. It also takes a key of rows for a key of the rows that `unnest` makes of them.
+//! Columns that such a key seems to determine are then dropped from GROUP BY and ORDER BY, and DISTINCT and outer joins are taken for
+//! superfluous:
+//!
+//! ```text
+//! SELECT k, x FROM (SELECT z.k, t.x FROM t JOIN (SELECT k FROM u GROUP BY k) AS z ON z.k = t.k GROUP BY z.k, t.x) ORDER BY k, x
+//! ```
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Dependency, FunctionalDependence, FunctionalDependencies, Result};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::optimizer::eliminate_duplicated_expr::EliminateDuplicatedExpr;
+use datafusion::optimizer::eliminate_join::EliminateJoin;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimizer::ApplyOrder;
-use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerContext, OptimizerRule};
 
-/// DataFusion's `optimize_projections`, which drops columns that are not used, over aggregations with correct keys.
-///
-/// DataFusion 55 takes the key of a subquery with GROUP BY, joined with other tables, for a key of the groups above the join, though the
-/// groups are also by columns of the other tables. It then drops these columns from an aggregation of the groups:
-///
-/// ```text
-/// SELECT DISTINCT x, a FROM (SELECT t.x, d.a FROM t, (SELECT DISTINCT a FROM u) AS d GROUP BY t.x, d.a)
-/// ```
-#[derive(Debug, Default)]
-pub(crate) struct KeptGroups(OptimizeProjections);
+/// A rule of DataFusion that uses keys, over plans with correct keys.
+#[derive(Debug)]
+pub(crate) struct CorrectKeys(Arc<dyn OptimizerRule + Send + Sync>);
 
-impl OptimizerRule for KeptGroups {
+impl CorrectKeys {
+    /// Returns all rules that use keys.
+    pub(crate) fn all() -> [Self; 4] {
+        [
+            Self(Arc::new(ReplaceDistinctWithAggregate::new())),
+            Self(Arc::new(EliminateJoin::new())),
+            Self(Arc::new(EliminateDuplicatedExpr::new())),
+            Self(Arc::new(OptimizeProjections::new())),
+        ]
+    }
+}
+
+impl OptimizerRule for CorrectKeys {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -35,34 +53,93 @@ impl OptimizerRule for KeptGroups {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let end = plan.apply(|node| {
-            Ok(match node {
-                LogicalPlan::Aggregate(aggregate) if has_false_key(aggregate) => {
-                    TreeNodeRecursion::Stop
-                }
-                _ => TreeNodeRecursion::Continue,
-            })
-        })?;
-        if end != TreeNodeRecursion::Stop {
+        let uses_keys = match plan {
+            LogicalPlan::Distinct(_) | LogicalPlan::Sort(_) => true,
+            _ => self.apply_order().is_none(),
+        };
+        if !uses_keys {
             return self.0.rewrite(plan, config);
         }
-        // The operators above an aggregation have its keys, too.
-        let plan = plan.transform_up(|node| match node {
-            LogicalPlan::Aggregate(mut aggregate) => {
-                if let Some(keys) = keys(&aggregate) {
-                    let schema = aggregate.schema.as_ref().clone();
-                    aggregate.schema = Arc::new(schema.with_functional_dependencies(keys)?);
-                }
-                Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
-            }
-            node => node.recompute_schema().map(Transformed::yes),
-        })?;
-        let plan = self.0.rewrite(plan.data, config)?;
-        Ok(Transformed::yes(plan.data))
+        let plan = with_correct_keys(plan)?;
+        let is_corrected = plan.transformed;
+        let mut plan = self.0.rewrite(plan.data, config)?;
+        plan.transformed |= is_corrected;
+        Ok(plan)
     }
 }
 
-fn has_false_key(aggregate: &Aggregate) -> bool {
+/// Drops the columns that DataFusion added to the groups of a [`DataFrame`](datafusion::prelude::DataFrame) because of wrong keys of
+/// its input, unless the query uses them.
+///
+/// `DerivedTables` corrects the keys of SQL queries before their groups are planned.
+#[derive(Debug)]
+pub(crate) struct AddedGroups;
+
+impl AnalyzerRule for AddedGroups {
+    fn name(&self) -> &str {
+        "added_groups"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let end = plan.apply_with_subqueries(|node| {
+            let LogicalPlan::Aggregate(aggregate) = node else {
+                return Ok(TreeNodeRecursion::Continue);
+            };
+            let input = with_correct_keys(aggregate.input.as_ref().clone())?.data;
+            let keys = aggregate.input.schema().functional_dependencies();
+            Ok(match keys == input.schema().functional_dependencies() {
+                true => TreeNodeRecursion::Continue,
+                false => TreeNodeRecursion::Stop,
+            })
+        })?;
+        if end != TreeNodeRecursion::Stop {
+            return Ok(plan);
+        }
+        let config = OptimizerContext::new_with_config_options(Arc::new(config.clone()));
+        let plan = OptimizeProjections::new().rewrite(plan, &config)?;
+        Ok(plan.data)
+    }
+}
+
+/// Corrects the keys of a plan and of its subqueries.
+pub(crate) fn with_correct_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut is_correct = true;
+    plan.apply_with_subqueries(|node| {
+        is_correct = !has_false_key(node);
+        Ok(match is_correct {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    if is_correct {
+        return Ok(Transformed::no(plan));
+    }
+    // The operators above have the same keys.
+    plan.transform_up_with_subqueries(|node| {
+        let mut node = node.recompute_schema()?;
+        let (schema, keys) = match &mut node {
+            LogicalPlan::Aggregate(aggregate) => {
+                let keys = keys(aggregate);
+                (&mut aggregate.schema, keys)
+            }
+            LogicalPlan::Unnest(unnest) => {
+                (&mut unnest.schema, Some(FunctionalDependencies::empty()))
+            }
+            _ => return Ok(Transformed::yes(node)),
+        };
+        if let Some(keys) = keys {
+            *schema = Arc::new(schema.as_ref().clone().with_functional_dependencies(keys)?);
+        }
+        Ok(Transformed::yes(node))
+    })
+}
+
+fn has_false_key(node: &LogicalPlan) -> bool {
+    let aggregate = match node {
+        LogicalPlan::Aggregate(aggregate) => aggregate,
+        LogicalPlan::Unnest(unnest) => return !unnest.schema.functional_dependencies().is_empty(),
+        _ => return false,
+    };
     let Some(keys) = keys(aggregate) else {
         return false;
     };

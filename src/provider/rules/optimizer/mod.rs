@@ -2,6 +2,8 @@
 //! keys of sorts, the nullability of columns, and rules that run in the places of DataFusion's.
 
 mod conjunctions;
+#[cfg(feature = "sql")]
+mod derived_tables;
 mod filters;
 mod group_keys;
 mod join_keys;
@@ -12,8 +14,10 @@ mod sort_keys;
 mod values;
 
 pub(crate) use conjunctions::BalancedConjunctions;
+#[cfg(feature = "sql")]
+pub(crate) use derived_tables::DerivedTables;
 pub(crate) use filters::KeptFilters;
-pub(crate) use group_keys::KeptGroups;
+pub(crate) use group_keys::{AddedGroups, CorrectKeys};
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;
