@@ -185,8 +185,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     {
         let planners = builder.expr_planners().get_or_insert_default();
         planners.insert(0, Arc::new(Operators));
-        let planners = builder.relation_planners().get_or_insert_default();
-        planners.push(Arc::new(DerivedTables));
+        DerivedTables::add_to(builder.relation_planners().get_or_insert_default());
     }
     let ctx: SessionContext = builder.build().into();
     #[cfg(feature = "remote")]

@@ -1,6 +1,7 @@
 //! Keys of the tables in FROM.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::logical_expr::planner::{
@@ -11,8 +12,8 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 use crate::provider::rules::optimizer::group_keys::with_correct_keys;
 
 thread_local! {
-    /// The table whose keys are corrected when DataFusion has planned it.
-    static PLANNED: RefCell<Option<TableFactor>> = const { RefCell::new(None) };
+    /// Whether [`DerivedTables`] has DataFusion plan the next table.
+    static IS_PLANNED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A relation planner that corrects the keys of derived tables and of the queries of WITH.
@@ -20,6 +21,16 @@ thread_local! {
 /// DataFusion's planner adds the columns that a key determines to GROUP BY, so that no later rule could tell them from those of the query.
 #[derive(Debug)]
 pub(crate) struct DerivedTables;
+
+impl DerivedTables {
+    /// Adds the planner to those of a session, unless it is among them.
+    pub fn add_to(planners: &mut Vec<Arc<dyn RelationPlanner>>) {
+        let name = format!("{Self:?}");
+        if !planners.iter().any(|other| format!("{other:?}") == name) {
+            planners.push(Arc::new(Self));
+        }
+    }
+}
 
 impl RelationPlanner for DerivedTables {
     fn plan_relation(
@@ -31,12 +42,12 @@ impl RelationPlanner for DerivedTables {
             relation,
             TableFactor::Derived { .. } | TableFactor::Table { args: None, .. }
         );
-        if !is_query || PLANNED.with_borrow(|planned| planned.as_ref() == Some(&relation)) {
+        if !is_query || IS_PLANNED.replace(false) {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
-        let outer = PLANNED.replace(Some(relation.clone()));
+        IS_PLANNED.set(true);
         let plan = context.plan(relation);
-        PLANNED.set(outer);
+        IS_PLANNED.set(false);
         let plan = with_correct_keys(plan?)?.data;
         let planned = PlannedRelation::new(plan, None);
         Ok(RelationPlanning::Planned(Box::new(planned)))

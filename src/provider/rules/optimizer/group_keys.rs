@@ -81,6 +81,9 @@ impl AnalyzerRule for AddedGroups {
     }
 
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        if !has_false_keys(&plan)? {
+            return Ok(plan);
+        }
         let end = plan.apply_with_subqueries(|node| {
             let LogicalPlan::Aggregate(aggregate) = node else {
                 return Ok(TreeNodeRecursion::Continue);
@@ -103,15 +106,7 @@ impl AnalyzerRule for AddedGroups {
 
 /// Corrects the keys of a plan and of its subqueries.
 pub(crate) fn with_correct_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut is_correct = true;
-    plan.apply_with_subqueries(|node| {
-        is_correct = !has_false_key(node);
-        Ok(match is_correct {
-            true => TreeNodeRecursion::Continue,
-            false => TreeNodeRecursion::Stop,
-        })
-    })?;
-    if is_correct {
+    if !has_false_keys(&plan)? {
         return Ok(Transformed::no(plan));
     }
     // The operators above have the same keys.
@@ -134,6 +129,18 @@ pub(crate) fn with_correct_keys(plan: LogicalPlan) -> Result<Transformed<Logical
     })
 }
 
+fn has_false_keys(plan: &LogicalPlan) -> Result<bool> {
+    let mut has_any = false;
+    plan.apply_with_subqueries(|node| {
+        has_any = has_false_key(node);
+        Ok(match has_any {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(has_any)
+}
+
 fn has_false_key(node: &LogicalPlan) -> bool {
     let aggregate = match node {
         LogicalPlan::Aggregate(aggregate) => aggregate,
@@ -154,8 +161,13 @@ fn has_false_key(node: &LogicalPlan) -> bool {
 /// else all. Returns `None` for grouping sets, which have no keys.
 fn keys(aggregate: &Aggregate) -> Option<FunctionalDependencies> {
     let input = aggregate.input.schema();
+    let mut seen = HashSet::new();
     let mut groups = Vec::with_capacity(aggregate.group_expr.len());
     for group in &aggregate.group_expr {
+        // A repeated expression is one column.
+        if !seen.insert(group) {
+            continue;
+        }
         groups.push(match group {
             Expr::GroupingSet(_) => return None,
             Expr::Column(column) => input.maybe_index_of_column(column),
@@ -177,21 +189,15 @@ fn keys(aggregate: &Aggregate) -> Option<FunctionalDependencies> {
             groups.all(|group| group.is_some_and(|group| determined.contains(&group)))
         };
         if known.mode == Dependency::Single || determines_groups() {
-            keys.push(FunctionalDependence::new(
-                source,
-                all.clone(),
-                known.nullable,
-            ));
+            let key = FunctionalDependence::new(source, all.clone(), known.nullable);
+            keys.push(key.with_mode(Dependency::Single));
         }
     }
     if keys.is_empty() && !groups.is_empty() {
         let fields = aggregate.schema.fields().iter().take(groups.len());
         let nullable = fields.into_iter().any(|field| field.is_nullable());
-        keys.push(FunctionalDependence::new(
-            (0..groups.len()).collect(),
-            all,
-            nullable,
-        ));
+        let key = FunctionalDependence::new((0..groups.len()).collect(), all, nullable);
+        keys.push(key.with_mode(Dependency::Single));
     }
     Some(FunctionalDependencies::new(keys))
 }
