@@ -11,25 +11,28 @@ use datafusion::sql::sqlparser::ast::{
 use crate::provider::sql::walk::{walk_mut, walk_statement_mut};
 
 /// Qualifies the columns in the predicate of a DELETE with the name of the table instead of its alias, and writes the columns that an
-/// UPDATE sets in lower case, unless they are quoted.
-pub(crate) fn resolve(statement: &mut Statement) {
-    let _ = walk_statement_mut(statement, &mut Changes);
+/// UPDATE sets in lower case, unless they are quoted. Names keep their capitals unless `normalizes` is true, as in the rest of the
+/// statement.
+pub(crate) fn resolve(statement: &mut Statement, normalizes: bool) {
+    let _ = walk_statement_mut(statement, &mut Changes { normalizes });
 }
 
-struct Changes;
+struct Changes {
+    normalizes: bool,
+}
 
 impl VisitorMut for Changes {
     type Break = ();
 
     fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<()> {
         match statement {
-            ast::Statement::Delete(delete) => resolve_alias(delete),
+            ast::Statement::Delete(delete) => resolve_alias(delete, self.normalizes),
             ast::Statement::Update(update) => {
                 for assignment in &mut update.assignments {
                     if let AssignmentTarget::ColumnName(name) = &mut assignment.target
                         && let Some(ObjectNamePart::Identifier(column)) = name.0.last_mut()
                     {
-                        column.value = normalized(column);
+                        column.value = normalized(column, self.normalizes);
                     }
                 }
             }
@@ -39,7 +42,7 @@ impl VisitorMut for Changes {
     }
 }
 
-fn resolve_alias(delete: &mut Delete) {
+fn resolve_alias(delete: &mut Delete, normalizes: bool) {
     let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
     let ([table], Some(predicate)) = (tables.as_slice(), &mut delete.selection) else {
         return;
@@ -56,14 +59,22 @@ fn resolve_alias(delete: &mut Delete) {
     let Some(table) = table.collect::<Option<Vec<_>>>() else {
         return;
     };
-    let alias = normalized(&alias.name);
-    let _ = walk_mut(predicate, &mut Qualifiers { alias, table });
+    let alias = normalized(&alias.name, normalizes);
+    let _ = walk_mut(
+        predicate,
+        &mut Qualifiers {
+            alias,
+            table,
+            normalizes,
+        },
+    );
 }
 
 /// Replaces an alias by the name of its table.
 struct Qualifiers {
     alias: String,
     table: Vec<Ident>,
+    normalizes: bool,
 }
 
 impl VisitorMut for Qualifiers {
@@ -72,7 +83,7 @@ impl VisitorMut for Qualifiers {
     fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         if let Expr::CompoundIdentifier(parts) = expression
             && let [first, _, ..] = parts.as_slice()
-            && normalized(first) == self.alias
+            && normalized(first, self.normalizes) == self.alias
         {
             parts.splice(0..1, self.table.iter().cloned());
         }
@@ -80,9 +91,9 @@ impl VisitorMut for Qualifiers {
     }
 }
 
-fn normalized(name: &Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
+fn normalized(name: &Ident, normalizes: bool) -> String {
+    match normalizes && name.quote_style.is_none() {
+        true => name.value.to_ascii_lowercase(),
+        false => name.value.clone(),
     }
 }

@@ -88,7 +88,8 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
             return not_impl_err!("more than one SQL statement");
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
-        changed_names::resolve(&mut statement);
+        let normalizes = state.config_options().sql_parser.enable_ident_normalization;
+        changed_names::resolve(&mut statement, normalizes);
         clauses::check(&statement)?;
         named_arguments::place(&mut statement)?;
         grouping_sets::resolve_positions(&mut statement)?;
