@@ -17,7 +17,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::{DataFrame, SessionConfig};
 
 use crate::provider::rules::order::analyze_as_written;
-use crate::provider::sql::memory_tables::{create_memory_table, drop_table};
+use crate::provider::sql::memory_tables::{change_tables, create_memory_table};
 
 /// The name in `DEALLOCATE ALL`.
 const ALL: &str = "all";
@@ -68,15 +68,12 @@ pub async fn execute_logical_plan(
             Box::pin(create_memory_table(context, command)).await?;
             nothing(context)
         }
-        (LogicalPlan::Ddl(DdlStatement::DropTable(command)), _) => {
-            Box::pin(drop_table(context, command)).await
-        }
         (LogicalPlan::Ddl(DdlStatement::CreateView(mut view)), _) => {
             let input = Arc::unwrap_or_clone(view.input);
             view.input = Arc::new(analyze_as_written(&context.state(), input)?);
-            let plan = LogicalPlan::Ddl(DdlStatement::CreateView(view));
-            context.execute_logical_plan(plan).await
+            Box::pin(change_tables(context, DdlStatement::CreateView(view))).await
         }
+        (LogicalPlan::Ddl(statement), _) => Box::pin(change_tables(context, statement)).await,
         (other, _) => context.execute_logical_plan(other).await,
     }
 }

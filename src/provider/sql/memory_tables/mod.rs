@@ -14,7 +14,8 @@ use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{
-    Constraint, DataFusionError, Result, exec_err, not_impl_err, plan_err, resources_datafusion_err,
+    Constraint, DataFusionError, Result, SchemaReference, TableReference, exec_err, not_impl_err,
+    plan_err, resources_datafusion_err,
 };
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::memory_pool::{
@@ -22,9 +23,7 @@ use datafusion::execution::memory_pool::{
 };
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, DropTable, Expr, LogicalPlan, TableType,
-};
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, Expr, LogicalPlan, TableType};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, execute_stream_partitioned,
 };
@@ -74,16 +73,46 @@ pub(super) async fn create_memory_table(
     Ok(())
 }
 
-/// Runs `DROP TABLE`.
-pub(super) async fn drop_table(context: &SessionContext, command: DropTable) -> Result<DataFrame> {
-    let name = command.name.clone();
-    let table = context.table_provider(name.clone()).await;
-    let plan = LogicalPlan::Ddl(DdlStatement::DropTable(command));
-    let dropped = context.execute_logical_plan(plan).await?;
-    if let Ok(table) = table {
-        mark_dropped(table.as_ref(), name.table());
+/// Runs a statement that may drop or replace tables.
+pub(super) async fn change_tables(
+    context: &SessionContext,
+    statement: DdlStatement,
+) -> Result<DataFrame> {
+    let names = match &statement {
+        DdlStatement::DropTable(command) => vec![command.name.clone()],
+        DdlStatement::CreateView(command) => vec![command.name.clone()],
+        DdlStatement::CreateExternalTable(command) => vec![command.name.clone()],
+        DdlStatement::DropCatalogSchema(command) => {
+            let name = &command.name;
+            let table = |table: String| match name {
+                SchemaReference::Bare { schema } => TableReference::partial(&**schema, table),
+                SchemaReference::Full { schema, catalog } => {
+                    TableReference::full(&**catalog, &**schema, table)
+                }
+            };
+            let schema = context.state().schema_for_ref(table(String::new()));
+            let tables = schema.map_or_else(|_| Vec::new(), |schema| schema.table_names());
+            tables.into_iter().map(table).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut before = Vec::with_capacity(names.len());
+    for name in names {
+        if let Ok(table) = context.table_provider(name.clone()).await
+            && table.downcast_ref::<MemoryTable>().is_some()
+        {
+            before.push((name, table));
+        }
     }
-    Ok(dropped)
+    let plan = LogicalPlan::Ddl(statement);
+    let changed = context.execute_logical_plan(plan).await?;
+    for (name, table) in before {
+        let now = context.table_provider(name.clone()).await;
+        if !now.is_ok_and(|now| Arc::ptr_eq(&now, &table)) {
+            mark_dropped(table.as_ref(), name.table());
+        }
+    }
+    Ok(changed)
 }
 
 /// Lets the plans of views and prepared statements fail that still have a table in memory of this name.
