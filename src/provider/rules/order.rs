@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! analyzer     AddedGroups, ExpressionRewrites, ResultAttributes,
-//!              CountedSetOperations, ResolveNearest                     as written, types unknown
+//!              CountedSetOperations, ResolveNearest, RowSubqueries      as written, types unknown
 //!              DataFusion's rules
 //!              OuterUnions, EqualZeros, CorrelatedSubqueries,
 //!              NullAwareInSubqueries, CombinedInLists, EqualZeros, ComputedKeys,
@@ -58,7 +58,7 @@ use crate::provider::rules::grouping_sets::GROUPING_SETS;
 use crate::provider::rules::limits::{MERGED_LIMITS, ORDERED_DISTINCT, SPILL_LONG_LIMITS};
 use crate::provider::rules::logic::{
     CombinedInLists, ComputedKeys, CorrelatedSubqueries, CountedSetOperations, EqualZeros,
-    NullAwareInSubqueries, OuterUnions, WrittenTypes,
+    NullAwareInSubqueries, OuterUnions, RowSubqueries, WrittenTypes,
 };
 use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::optimizer::{
@@ -192,12 +192,13 @@ pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
         .iter()
         .any(|rule| rule.name() == ResultAttributes.name())
     {
-        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 5] = [
+        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 6] = [
             Arc::new(AddedGroups),
             Arc::new(ExpressionRewrites),
             Arc::new(ResultAttributes),
             Arc::new(CountedSetOperations),
             Arc::new(ResolveNearest),
+            Arc::new(RowSubqueries),
         ];
         rules.splice(0..0, first);
         rules.push(Arc::new(OuterUnions));
@@ -220,6 +221,7 @@ pub(crate) fn analyze_as_written(state: &SessionState, plan: LogicalPlan) -> Res
         ExpressionRewrites.name(),
         CountedSetOperations.name(),
         ResolveNearest.name(),
+        RowSubqueries.name(),
     ];
     let rules = state.analyzer().rules.iter();
     let mut rules = rules.filter(|rule| names.contains(&rule.name()));

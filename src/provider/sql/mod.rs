@@ -9,13 +9,9 @@ mod changed_names;
 #[cfg(feature = "sql")]
 mod clauses;
 #[cfg(feature = "sql")]
-mod column_lists;
-#[cfg(feature = "sql")]
 mod copied_types;
 #[cfg(feature = "sql")]
 pub mod execution;
-#[cfg(feature = "sql")]
-mod grouping_sets;
 #[cfg(feature = "sql")]
 mod groups;
 #[cfg(feature = "sql")]
@@ -23,11 +19,11 @@ mod many_columns;
 #[cfg(feature = "sql")]
 mod memory_tables;
 #[cfg(feature = "sql")]
-mod named_arguments;
-#[cfg(feature = "sql")]
 pub(crate) mod operators;
 #[cfg(feature = "sql")]
 mod resets;
+#[cfg(feature = "sql")]
+mod rewrites;
 #[cfg(all(feature = "remote", feature = "sql"))]
 mod urls;
 #[cfg(feature = "sql")]

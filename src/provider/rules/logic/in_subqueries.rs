@@ -132,7 +132,7 @@ fn with_named_item(found: InSubquery) -> Result<Transformed<Expr>> {
 
 /// Returns `true` if the result may depend on whether an `IN` is false or NULL. Below AND and OR
 /// alone it does not: the filter drops the row in either case.
-fn depends_on_null(predicate: &Expr) -> Result<bool> {
+pub(super) fn depends_on_null(predicate: &Expr) -> Result<bool> {
     match predicate {
         Expr::BinaryExpr(BinaryExpr {
             left,
@@ -223,7 +223,23 @@ fn exists_compared(
     predicate: impl Fn(Expr, Expr) -> Expr,
 ) -> Result<Expr> {
     let mut references = rows.outer_ref_columns.clone();
-    let value = tested.clone().transform_up(|one| {
+    let tested = with_references(tested.clone(), schema, &mut references)?;
+    let passing = filtered(rows, predicate(tested, item(rows).0))?;
+    let passing = Subquery {
+        subquery: Arc::new(passing),
+        outer_ref_columns: references,
+        spans: rows.spans.clone(),
+    };
+    Ok(Expr::Exists(Exists::new(passing, false)))
+}
+
+/// Replaces the columns of an expression, for a subquery of the operator that has them, and adds them to the subquery's references.
+pub(super) fn with_references(
+    tested: Expr,
+    schema: &DFSchema,
+    references: &mut Vec<Expr>,
+) -> Result<Expr> {
+    let tested = tested.transform_up(|one| {
         let Expr::Column(column) = one else {
             return Ok(Transformed::no(one));
         };
@@ -232,13 +248,7 @@ fn exists_compared(
         references.push(reference.clone());
         Ok(Transformed::yes(reference))
     })?;
-    let passing = filtered(rows, predicate(value.data, item(rows).0))?;
-    let passing = Subquery {
-        subquery: Arc::new(passing),
-        outer_ref_columns: references,
-        spans: rows.spans.clone(),
-    };
-    Ok(Expr::Exists(Exists::new(passing, false)))
+    Ok(tested.data)
 }
 
 /// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`. If `q` is correlated and
@@ -302,7 +312,7 @@ pub(super) fn as_values(node: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Returns a value that is true in one case, NULL in other cases, and else false, or its negation.
-fn as_value(is_true: Expr, unknown: Vec<Expr>, is_negated: bool) -> Result<Expr> {
+pub(super) fn as_value(is_true: Expr, unknown: Vec<Expr>, is_negated: bool) -> Result<Expr> {
     let mut value = when(is_true, lit(!is_negated));
     for case in unknown {
         value = value.when(case, lit(ScalarValue::Boolean(None)));

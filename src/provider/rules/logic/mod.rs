@@ -8,6 +8,7 @@
 //! - [`in_subqueries`]: `IN (SELECT ...)` below OR and NOT.
 //! - [`multisets`]: `EXCEPT ALL` and `INTERSECT ALL`.
 //! - [`outer_unions`]: geometries in rows of outer joins that have no match.
+//! - [`row_subqueries`]: `(a, b) IN (SELECT ...)`.
 //! - [`written_types`]: parameters among the rows of INSERT and UPDATE.
 //! - [`zeros`]: -0.0 in IN lists, in CASE and in aggregates of distinct values.
 //! - `syntax`: expressions that are parsed wrongly.
@@ -21,6 +22,7 @@ mod in_lists;
 mod in_subqueries;
 mod multisets;
 mod outer_unions;
+mod row_subqueries;
 #[cfg(feature = "sql")]
 pub(crate) mod syntax;
 mod written_types;
@@ -36,5 +38,8 @@ pub(crate) use multisets::CountedSetOperations;
 #[cfg(feature = "proto")]
 pub(crate) use outer_unions::NullWithoutMatch;
 pub(crate) use outer_unions::OuterUnions;
+#[cfg(feature = "sql")]
+pub(crate) use row_subqueries::ROW;
+pub(crate) use row_subqueries::RowSubqueries;
 pub(crate) use written_types::WrittenTypes;
 pub(crate) use zeros::EqualZeros;

@@ -21,8 +21,7 @@ use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{inlined, lex, nodes};
 use crate::provider::sql::changed_names;
 use crate::provider::sql::clauses;
-use crate::provider::sql::grouping_sets;
-use crate::provider::sql::named_arguments;
+use crate::provider::sql::rewrites::{grouping_sets, named_arguments, row_subqueries};
 use crate::provider::sql::walk::walk_statement_mut;
 
 /// The stack for parsing and planning a statement within the default limits. Unused stack takes no
@@ -93,6 +92,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
         clauses::check(&statement)?;
         named_arguments::place(&mut statement)?;
         grouping_sets::resolve_positions(&mut statement)?;
+        row_subqueries::combine_columns(&mut statement);
         check_format(state, &statement)?;
         correct(&mut statement);
         balance(&mut statement);

@@ -17,6 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::provider::sql::execution::explain_prepared;
+use crate::provider::sql::rewrites::{column_lists, grouping_sets};
 #[cfg(feature = "remote")]
 use crate::provider::sql::urls::hide_secrets;
 use crate::provider::sql::using_keys::scope::{FromClause, Scope};
@@ -25,9 +26,7 @@ use crate::provider::sql::using_keys::syntax::{
     mentions, normalize, put_queries, replace_in, take_queries, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
-use crate::provider::sql::{
-    budget, cast_names, column_lists, copied_types, grouping_sets, groups, many_columns, resets,
-};
+use crate::provider::sql::{budget, cast_names, copied_types, groups, many_columns, resets};
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///

@@ -14,14 +14,14 @@ use datafusion::sql::sqlparser::ast::{
 use crate::provider::sql::walk::walk_statement_mut;
 
 /// Returns `true` if two selected expressions have the same name.
-pub(super) fn has_duplicate_names(error: &DataFusionError) -> bool {
+pub(in crate::provider::sql) fn has_duplicate_names(error: &DataFusionError) -> bool {
     let message = error.to_string();
     message.contains("Projections require unique expression names")
 }
 
 /// Names the selected expressions without an alias in queries whose column names are not used: those below a
 /// list with as many names, and those of `INSERT`.
-pub(super) fn name_items(statement: &mut Statement) {
+pub(in crate::provider::sql) fn name_items(statement: &mut Statement) {
     // The visitor never breaks.
     let _ = walk_statement_mut(statement, &mut ColumnLists);
 }
