@@ -36,6 +36,15 @@ impl OptimizerRule for KeptFilters {
     ) -> Result<Transformed<LogicalPlan>> {
         let filter = match plan {
             LogicalPlan::Filter(filter) => filter,
+            LogicalPlan::Join(join) if join.join_type != JoinType::Inner => {
+                let is_volatile = join.filter.as_ref().is_some_and(Expr::is_volatile);
+                let join = LogicalPlan::Join(join);
+                // Each pair of rows has a value of its own.
+                return match is_volatile {
+                    true => Ok(Transformed::no(join)),
+                    false => self.0.rewrite(join, config),
+                };
+            }
             LogicalPlan::Join(join) => {
                 let plan = volatile_above(join)?;
                 return match plan.data {
@@ -54,7 +63,7 @@ impl OptimizerRule for KeptFilters {
         }
         let (has_total, is_volatile_kept) = match filter.input.as_ref() {
             LogicalPlan::Aggregate(aggregate) => (has_total(aggregate), true),
-            LogicalPlan::Window(_) | LogicalPlan::Join(_) => (false, true),
+            LogicalPlan::Window(_) | LogicalPlan::Join(_) | LogicalPlan::Unnest(_) => (false, true),
             _ => (false, false),
         };
         let stays = |predicate: &Expr| {
@@ -84,11 +93,7 @@ impl OptimizerRule for KeptFilters {
 
 /// Returns an inner join with the volatile predicates of its ON as a filter above it, because one side has fewer rows than the join.
 fn volatile_above(mut join: Join) -> Result<Transformed<LogicalPlan>> {
-    let is_inner = join.join_type == JoinType::Inner;
-    let Some(filter) = join
-        .filter
-        .take_if(|filter| is_inner && filter.is_volatile())
-    else {
+    let Some(filter) = join.filter.take_if(|filter| filter.is_volatile()) else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };
     let predicates = split_conjunction_owned(filter).into_iter();
