@@ -17,7 +17,7 @@ pub(crate) use conjunctions::BalancedConjunctions;
 #[cfg(feature = "sql")]
 pub(crate) use derived_tables::DerivedTables;
 pub(crate) use filters::KeptFilters;
-pub(crate) use group_keys::{AddedGroups, CorrectKeys};
+pub(crate) use group_keys::{AddedGroups, CorrectKeys, with_correct_keys};
 pub(crate) use join_keys::{KeptKeys, NullSafeKeys};
 pub(crate) use laterals::IndependentLaterals;
 pub(crate) use nullability::AgreedNullability;

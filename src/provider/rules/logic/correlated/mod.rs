@@ -21,10 +21,12 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::functions_aggregate::count::count_all;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Distinct, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Subquery, lit,
+    Aggregate, Distinct, DistinctOn, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder,
+    Projection, Subquery, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -33,6 +35,7 @@ use self::direct::{
 };
 use self::references::{lateral_of, outer_columns, with_lateral, with_rows};
 use self::unnesting::{Names, Unnested, Unnesting, columns_of};
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::plans::conjunction::joined;
 use crate::provider::rules::logic::in_subqueries;
 
@@ -45,11 +48,11 @@ impl AnalyzerRule for CorrelatedSubqueries {
         "correlated_subqueries"
     }
 
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         if !has_subqueries(&plan)? {
             return Ok(plan);
         }
-        let names = Names::beside(&plan)?;
+        let names = Names::beside(&plan, ArraySettings::limits_of(config))?;
         let plan = rewritten_plan(plan, &names)?;
         let given = names::given(&plan)?;
         let plan = plan.transform_up_with_subqueries(|node| match node {
@@ -204,7 +207,16 @@ fn with_subqueries(node: LogicalPlan, names: &Names) -> Result<Transformed<Logic
         | LogicalPlan::Join(_) => Some(columns_of(&node)),
         _ => None,
     };
-    let node = node.with_new_exprs(node.expressions(), around.inputs)?;
+    let node = match node {
+        // `with_new_exprs` panics if it has ORDER BY.
+        LogicalPlan::Distinct(Distinct::On(distinct)) => {
+            let input = Arc::new(around.inputs.swap_remove(0));
+            let (on, select) = (distinct.on_expr, distinct.select_expr);
+            let distinct = DistinctOn::try_new(on, select, distinct.sort_expr, input)?;
+            LogicalPlan::Distinct(Distinct::On(distinct))
+        }
+        node => node.with_new_exprs(node.expressions(), around.inputs)?,
+    };
     Ok(Transformed::yes(match columns {
         Some(columns) => LogicalPlan::Projection(Projection::try_new(columns, Arc::new(node))?),
         None => node,
@@ -307,13 +319,17 @@ impl<'a> Around<'a> {
                 Ok(Transformed::yes(value))
             }
             Expr::Exists(exists) if !self.is_filter => {
-                let found = Projection::try_new(rows.values().collect(), Arc::new(rows.plan))?;
-                let found = Arc::new(LogicalPlan::Projection(found));
+                // DataFusion does not sort by a constant of the optional side of a join.
+                let count = self.names.next("count");
+                let counts = vec![count_all().alias(&count)];
+                let groups = rows.values().collect();
+                let found = Aggregate::try_new(Arc::new(rows.plan), groups, counts)?;
                 let rows = Unnested {
-                    plan: LogicalPlan::Distinct(Distinct::All(found)),
+                    plan: LogicalPlan::Aggregate(found),
                     ..rows
                 };
-                let value = self.join(side, &unnesting, rows, lit(true))?;
+                let count = Expr::Column(Column::new_unqualified(count));
+                let value = self.join(side, &unnesting, rows, count)?;
                 Ok(Transformed::yes(match exists.negated {
                     true => value.is_null(),
                     false => value.is_not_null(),

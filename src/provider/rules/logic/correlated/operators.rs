@@ -187,7 +187,8 @@ impl Unnesting<'_> {
                 if !sets.iter().any(Vec::is_empty) =>
             {
                 let sets = sets.iter().cloned();
-                let sets = sets.map(|set| set.into_iter().chain(input.values()).collect());
+                // First, so that they do not change the bits of `grouping`.
+                let sets = sets.map(|set| input.values().chain(set).collect());
                 vec![Expr::GroupingSet(GroupingSet::GroupingSets(sets.collect()))]
             }
             [Expr::GroupingSet(_)] => {
@@ -270,24 +271,24 @@ impl Unnesting<'_> {
     fn united(&self, union: &Union) -> Result<Unnested> {
         let mut inputs = Vec::with_capacity(union.inputs.len());
         let mut fields = None;
+        // DataFusion finds the columns of unions in unions by name.
+        let names = self.new_names();
         for input in &union.inputs {
             let columns = columns_of(input);
             let unnested = self.unnested(input)?;
-            let columns = columns.into_iter().chain(unnested.values()).collect();
+            let count = columns.len();
+            let domain = unnested.values().zip(&names);
+            let domain = domain.map(|(value, name)| value.alias(name));
+            let columns = columns.into_iter().chain(domain).collect();
             let plan = Projection::try_new(columns, Arc::new(unnested.plan))?;
             fields.get_or_insert_with(|| {
-                let fields = unnested.domain.iter().map(|column| {
-                    let field = plan.schema.qualified_field_from_column(column);
-                    field.map(|(_, field)| (None, Arc::clone(field)))
-                });
-                fields.collect::<Result<Vec<_>>>()
+                let added = plan.schema.fields().iter().skip(count);
+                added.map(|field| (None, Arc::clone(field))).collect()
             });
             inputs.push(Arc::new(LogicalPlan::Projection(plan)));
         }
-        let added = fields.unwrap_or_else(|| Ok(Vec::new()))?;
-        let domain = added.iter();
-        let domain = domain.map(|(_, field)| Column::new_unqualified(field.name()));
-        let domain = domain.collect();
+        let added: Vec<_> = fields.unwrap_or_default();
+        let domain = names.into_iter().map(Column::new_unqualified).collect();
         let given = union.schema.iter();
         let given = given.map(|(table, field)| (table.cloned(), Arc::clone(field)));
         let fields = given.chain(added).collect();

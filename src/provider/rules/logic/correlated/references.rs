@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, Subquery};
 
@@ -133,8 +134,10 @@ fn replaced_within(
             node => node,
         };
         let schema = merge_schema(&node.inputs());
+        let names = NamePreserver::new(&node);
         node.map_expressions(|expression| {
-            expression.transform_up(|one| {
+            let name = names.save(&expression);
+            let expression = expression.transform_up(|one| {
                 if let Expr::OuterReferenceColumn(field, column) = &one {
                     let is_within = scopes.iter().any(|scope| scope.has_column(column));
                     return Ok(match replace(column).filter(|_| !is_within) {
@@ -150,7 +153,8 @@ fn replaced_within(
                 };
                 let subquery = replaced_in(subquery, schema.clone(), scopes, replace)?;
                 Ok(Transformed::yes(with_subquery(one, subquery)))
-            })
+            })?;
+            Ok(expression.update_data(|expression| name.restore(expression)))
         })
     })?;
     Ok(plan.data)
