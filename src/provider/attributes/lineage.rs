@@ -23,7 +23,7 @@ use crate::provider::source::DATASET;
 
 const UNITS: &str = "units";
 /// Part of the units of times, such as `days since 2000-01-01`.
-const SINCE: &str = " since ";
+const SINCE: &str = "since";
 /// The attributes that describe the meaning of values, which an expression can keep. A calendar belongs to the unit of times that are
 /// stored as numbers.
 const MEANING: [&str; 5] = [
@@ -58,7 +58,7 @@ const ALIKE: [&str; 18] = [
 /// Aggregate functions whose result has the unit of their first argument, but a different meaning.
 const SAME_UNIT: [&str; 5] = ["stddev", "stddev_pop", "stddev_samp", "sum", "norm_l1"];
 /// Scalar functions whose result has the meaning of their first argument.
-const ROUNDINGS: [&str; 6] = ["abs", "ceil", "floor", "nullif", "round", "trunc"];
+const ROUNDINGS: [&str; 5] = ["ceil", "floor", "nullif", "round", "trunc"];
 /// Scalar functions whose result is one of their arguments.
 const CHOICES: [&str; 5] = ["coalesce", "greatest", "ifnull", "least", "nvl"];
 /// The freezing point of water, 0 °C, in kelvin. Adding or subtracting it converts the unit.
@@ -243,12 +243,13 @@ impl Input {
             }
             Expr::Cast(cast) => self.cast(&cast.expr, &cast.field, &inside(&cast.expr)),
             Expr::TryCast(cast) => self.cast(&cast.expr, &cast.field, &inside(&cast.expr)),
-            Expr::Negative(inner) => meaning(&inside(inner)),
+            Expr::Negative(inner) => without_time(&inside(inner)),
             Expr::AggregateFunction(AggregateFunction { func, params }) => {
                 aggregate(func.name(), &params.args)
             }
             Expr::WindowFunction(window) => aggregate(window.fun.name(), &window.params.args),
             Expr::ScalarFunction(ScalarFunction { func, args }) => match func.name() {
+                "abs" => without_time(&first(args)),
                 name if ROUNDINGS.contains(&name) => meaning(&first(args)),
                 name if CHOICES.contains(&name) => agreed(args.iter(), inside),
                 _ => FieldMetadata::default(),
@@ -273,10 +274,9 @@ impl Input {
                 match (constant(left), constant(right)) {
                     (None, None) => {
                         let (left, right) = (inside(left), inside(right));
-                        let has_unit = left.inner().get(UNITS) == right.inner().get(UNITS);
-                        // The difference of two times is none.
-                        match has_unit && !has_time(&left) {
-                            true => meaning(&shared(&left, &right)),
+                        match left.inner().get(UNITS) == right.inner().get(UNITS) {
+                            // The difference of two times is none.
+                            true => without_time(&shared(&left, &right)),
                             false => FieldMetadata::default(),
                         }
                     }
@@ -290,7 +290,7 @@ impl Input {
                     (Some(offset), None) if *op == Operator::Plus => {
                         shifted(&inside(right), offset)
                     }
-                    (Some(_), None) => meaning(&inside(right)),
+                    (Some(_), None) => without_time(&inside(right)),
                     (Some(_), Some(_)) => FieldMetadata::default(),
                 }
             }
@@ -314,7 +314,16 @@ impl Input {
 /// Returns `true` if the unit is one of times.
 fn has_time(attributes: &FieldMetadata) -> bool {
     let unit = attributes.inner().get(UNITS);
-    unit.is_some_and(|unit| unit.contains(SINCE))
+    let words = unit.map(|unit| unit.split_whitespace());
+    words.is_some_and(|mut words| words.any(|word| word.eq_ignore_ascii_case(SINCE)))
+}
+
+/// Returns the attributes that negated, absolute and subtracted values keep: those of the values, unless these are times.
+fn without_time(attributes: &FieldMetadata) -> FieldMetadata {
+    match has_time(attributes) {
+        true => FieldMetadata::default(),
+        false => meaning(attributes),
+    }
 }
 
 /// Returns the metadata of the fields in a schema.

@@ -211,16 +211,23 @@ async fn numbers_of_times_keep_no_unit_that_is_not_theirs() {
     let arrays = [(spec, cells!([58i32, 59, 60]))];
     let decoded = sample(&arrays, ArrayOptions::new()).await;
     let stored = sample(&arrays, ArrayOptions::new().with_decode_times(false)).await;
+    let spec = DatasetSpec::new("t", Dtype::I32, &[1], &[1]);
+    let spec = spec.with_attribute("units", "Days\tSince 2000-01-01");
+    let capitals = sample(&[(spec, cells!([58i32]))], ArrayOptions::new()).await;
     let days = "days since 2000-01-01";
     for (ctx, expression, units, calendar) in [
         (&decoded.2, "value", days, "noleap"),
         (&decoded.2, "max(value)", days, "noleap"),
         (&decoded.2, "CAST(value AS BIGINT)", "", ""),
         (&decoded.2, "max(CAST(value AS DOUBLE))", "", ""),
+        (&capitals.2, "CAST(value AS BIGINT)", "", ""),
         (&stored.2, "value + 1", days, "noleap"),
         (&stored.2, "CAST(value AS BIGINT)", days, "noleap"),
         (&stored.2, "value - step", "", ""),
         (&stored.2, "value - value", "", ""),
+        (&stored.2, "-value", "", ""),
+        (&stored.2, "100 - value", "", ""),
+        (&stored.2, "abs(value)", "", ""),
         (&stored.2, "sum(value)", "", ""),
     ] {
         let sql = format!("SELECT {expression} AS x FROM t");
