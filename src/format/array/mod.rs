@@ -58,4 +58,5 @@ pub(crate) use valid_range::ValidRangeFile;
 pub use walk::next_indices;
 pub(crate) use writing::chunks::Chunks;
 pub use writing::spec::{Compression, DatasetSpec, Limits};
+pub(crate) use writing::writer::threads_for;
 pub use writing::writer::{ArrayWriter, ChunkCells};

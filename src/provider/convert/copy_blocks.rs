@@ -22,6 +22,9 @@ use crate::provider::source::WindowReader;
 /// chunks and compressed.
 const IN_FLIGHT: u64 = 4;
 
+/// The bytes of a group of small blocks. Smaller groups would spend more time on starting threads than on reading.
+const GROUP_BYTES: u64 = 4 << 20;
+
 /// The form in which the cells of a dataset are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CellForm {
@@ -61,8 +64,9 @@ pub(super) fn copy(
     let shape = described.shape();
     let block_bytes = extents.iter().product::<u64>().saturating_mul(size).max(1);
     let threads = options.threads.max(1);
-    // Blocks that are read at the same time.
-    let together = (most_bytes / block_bytes).clamp(1, threads as u64);
+    // Blocks of a group, which are read on several threads.
+    let most = (GROUP_BYTES / block_bytes).max(threads as u64);
+    let together = (most_bytes / block_bytes).clamp(1, most);
     let grid = ChunkGrid::new(shape.to_vec(), extents);
     let windows = Selection::all(shape).chunks(&grid);
     let count = windows.count().unwrap_or(u64::MAX);

@@ -17,6 +17,23 @@ pub struct ChunkCells<'a> {
     pub cells: Cow<'a, [u8]>,
 }
 
+/// The fewest bytes of cells for which starting threads takes less time than it saves.
+const THREADED_BYTES: usize = 256 << 10;
+
+/// Returns the number of threads on which to compress chunks, of at most `threads`.
+pub(crate) fn threads_for(chunks: &[ChunkCells<'_>], threads: usize) -> usize {
+    let mut bytes = 0;
+    let mut sizes = chunks.iter().map(|one| one.cells.len());
+    let is_enough = sizes.any(|size| {
+        bytes += size;
+        bytes >= THREADED_BYTES
+    });
+    match is_enough {
+        true => threads,
+        false => 1,
+    }
+}
+
 /// Writes one file of arrays under a temporary name, and gives it the target's name at the end.
 ///
 /// Dropping an unfinished writer deletes what it has written.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::array::ChunkSummary;
 use crate::format::array::{
     ArrayWriter, ChunkCells, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill,
-    next_indices,
+    next_indices, threads_for,
 };
 use crate::format::array::{FileMetadata, HistoryRow};
 use crate::format::io::parallel::call_on;
@@ -344,7 +344,7 @@ impl ArrayWriter for TetWriter {
         let (compression, dtype) = (spec.compression, spec.dtype);
         let fill = Fill::of(&spec.metadata, dtype);
         let has_zones = self.zones.is_some();
-        let encoded = call_on(threads, &self.path, chunks, |one| {
+        let encoded = call_on(threads_for(chunks, threads), &self.path, chunks, |one| {
             let cells = one.cells.as_ref();
             let (codec, stored) = match compression {
                 Compression::Raw => (Codec::Raw, Cow::Borrowed(cells)),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::{
-    ArrayWriter, ChunkCells, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of,
+    ArrayWriter, ChunkCells, Chunks, Dataset, DatasetSpec, GroupAttributes, groups_of, threads_for,
 };
 use crate::format::io::parallel::call_on;
 use crate::format::io::target::{self, TemporaryDirectory};
@@ -194,7 +194,7 @@ impl ArrayWriter for ZarrWriter {
             // The index of the dataset is only checked with its chunks, of which there are none.
             return Ok(());
         };
-        let notes = call_on(threads, &self.path, chunks, |one| {
+        let notes = call_on(threads_for(chunks, threads), &self.path, chunks, |one| {
             let ChunkCells { chunk, cells } = one;
             let (_, extents) = described.chunk_bounds(chunk);
             let encoded = plan.encode(cells, &extents);

@@ -21,8 +21,10 @@ const MAX_TEMPORARY_FILES: usize = 128;
 /// The average number of reads per block up to which chunks are assembled without sorting rows
 /// first.
 const MAX_READS_PER_BLOCK: usize = 2;
-/// The number of chunks per thread that are written before the next check for a cancelled statement.
+/// The number of chunks per thread that are written before the next check for a cancelled statement, unless they are small.
 const CHUNKS_PER_THREAD: usize = 4;
+/// The bytes of small chunks per thread that are written before the next check.
+const BYTES_PER_THREAD: usize = 1 << 20;
 
 /// The context of writing chunks.
 pub struct Assembly<'a> {
@@ -252,10 +254,10 @@ impl Assembly<'_> {
                 chunk: self.lookup.position(chunk),
                 cells: Cow::Borrowed(&array[cells[0] as usize * size..cells[1] as usize * size]),
             });
-            for chunks in chunks
-                .collect::<Vec<_>>()
-                .chunks(CHUNKS_PER_THREAD * threads)
-            {
+            let chunks: Vec<_> = chunks.collect();
+            let bytes = chunks.first().map_or(0, |one| one.cells.len());
+            let count = CHUNKS_PER_THREAD.max(BYTES_PER_THREAD / bytes.max(1)) * threads;
+            for chunks in chunks.chunks(count) {
                 self.check_cancelled()?;
                 writer.write_chunks(self.first_dataset + measure, chunks, threads)?;
             }
