@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use datafusion::prelude::SessionContext;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::array::{ArrayFile, Payload};
 use tet_sql::format::tet::{Dataset, DatasetSpec, Dtype, OpenOptions, TetFile};
-use tet_sql::{Access, ArrayOptions};
+use tet_sql::{Access, ArrayOptions, enable_arrays};
 
 use crate::support::sql::{error, open, rows, write};
 
@@ -247,4 +248,22 @@ async fn each_format_has_its_own_limit_of_dimensions() {
     let ctx = open(&folder.path().join("nine.zarr"), ArrayOptions::new()).await;
     let sum = "SELECT a, h, sum(i), sum(value) FROM x WHERE i > 1 GROUP BY a, h";
     assert_eq!(rows(&ctx, sum).await, ["1 8 5 7.5"]);
+}
+
+/// The first axis grows until the last row, when the rows have long been more than the memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn coordinates_fit_beside_the_rows_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = RuntimeEnvBuilder::new().with_memory_limit(8 << 20, 1.0);
+    let config = SessionConfig::new().with_target_partitions(2);
+    let ctx = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
+    let ctx = enable_arrays(ctx, ArrayOptions::new());
+    let query = "SELECT a.value AS x, b.value AS y, 1.0 AS u, 2.0 AS v, 3.0 AS w \
+                 FROM generate_series(1, 2000) AS a, generate_series(1, 300) AS b";
+    let path = folder.path().join("rows.zarr");
+    let sql = format!(
+        "COPY ({query}) TO '{}' OPTIONS (dims 'x,y')",
+        path.display()
+    );
+    assert_eq!(rows(&ctx, &sql).await, ["600000"]);
 }

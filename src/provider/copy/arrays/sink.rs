@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSink;
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
@@ -201,7 +201,12 @@ impl DataSink for ArraySink {
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let mut rows = Rows::try_new(self)?;
-        let mut spool = Spool::new(context, self.columns.dimensions.len(), MAX_SPOOL_MEMORY);
+        // Leaves memory for coordinates and texts, whose number is not known before all rows have come.
+        let most_memory = match context.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => MAX_SPOOL_MEMORY.min(bytes / 4),
+            _ => MAX_SPOOL_MEMORY,
+        };
+        let mut spool = Spool::new(context, self.columns.dimensions.len(), most_memory);
         let mut count = 0;
         let none = || Block::empty(self.columns.dimensions.len(), self.columns.measures.len());
         let mut block = none();
