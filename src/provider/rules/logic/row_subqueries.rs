@@ -16,7 +16,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::provider::plans::conjunction::joined;
 use crate::provider::rules::logic::in_subqueries::{as_value, depends_on_null, with_references};
 
-/// The name of the struct of a row, of the derived table with its columns, and with a number of each of them.
+/// The name of the struct of a row, and of the derived table with its columns, whose names are this one and a number.
 pub(crate) const ROW: &str = "__row";
 
 /// A rule that compares rows with those of a subquery column by column.
@@ -85,7 +85,7 @@ fn filtered(predicate: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(joined(conjuncts, Expr::and).unwrap_or_else(|| lit(true)))
 }
 
-/// Compares the rows in an expression. If it `is_positive`, false takes the place of NULL.
+/// Compares the rows in an expression. If `is_positive` is true, the comparisons are false where they would be NULL.
 fn compared(expression: Expr, schema: &DFSchema, is_positive: bool) -> Result<Expr> {
     let expression = expression.transform_up(|one| {
         let Some(row) = row(&one) else {
@@ -103,8 +103,8 @@ fn compared(expression: Expr, schema: &DFSchema, is_positive: bool) -> Result<Ex
     Ok(expression.data)
 }
 
-/// Returns a predicate that is true if the compared row equals one of the subquery, or, with `or_null`, if a comparison with one of them
-/// is NULL.
+/// Returns a predicate that is true if the compared row equals one of the subquery, or if `or_null` is true and a comparison with one of
+/// them is NULL.
 fn exists(
     (found, tested, projection): (&InSubquery, &[Expr], &Projection),
     schema: &DFSchema,
