@@ -64,7 +64,11 @@ fn row(expression: &Expr) -> Option<(&InSubquery, &[Expr], &Projection)> {
     else {
         return None;
     };
-    (item.name == ROW).then_some((found, tested.args.as_slice(), projection))
+    let is_row = match item.expr.as_ref() {
+        Expr::ScalarFunction(made) => item.name == ROW && made.func == tested.func,
+        _ => false,
+    };
+    is_row.then_some((found, tested.args.as_slice(), projection))
 }
 
 /// Compares the rows in a predicate, of which NULL need not be told from false.

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 use crate::provider::rules::optimizer::group_keys::with_correct_keys;
 
 thread_local! {
-    /// Whether [`DerivedTables`] has DataFusion plan the next table.
+    /// `true` if DataFusion plans the next table for [`DerivedTables`].
     static IS_PLANNED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -147,14 +147,11 @@ fn with_subquery(mut expression: Expr, new: Subquery) -> Expr {
 
 /// Joins the left side of a join with the rows of its LATERAL subquery, unless DataFusion does so correctly.
 fn without_lateral(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
-    if is_direct_lateral(&join)? {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    }
-    let columns = join.schema.iter().map(Expr::from).collect();
     let outer = match lateral_of(&join) {
-        Some(lateral) => outer_columns(&lateral.subquery)?,
-        None => Vec::new(),
+        Some(lateral) if !is_direct_lateral(&join)? => outer_columns(&lateral.subquery)?,
+        _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
     };
+    let columns = join.schema.iter().map(Expr::from).collect();
     let right = with_lateral(&join.right, &mut |lateral| {
         Ok(lateral.subquery.as_ref().clone())
     })?;
@@ -393,7 +390,7 @@ impl<'a> Around<'a> {
 /// Returns a subquery expression with a subquery whose columns have names of their own.
 fn named(expression: Expr, subquery: Subquery) -> Result<Expr> {
     let subquery = match &expression {
-        Expr::Exists(_) => names::without_columns(&subquery)?.unwrap_or(subquery),
+        Expr::Exists(_) => names::without_columns(subquery)?,
         Expr::InSubquery(_) | Expr::SetComparison(_) => names::with_item(&subquery)?,
         _ => subquery,
     };

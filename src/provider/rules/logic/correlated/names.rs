@@ -102,11 +102,11 @@ pub(super) fn distinct_keys(
 }
 
 /// Returns a subquery of EXISTS without its output columns.
-pub(super) fn without_columns(subquery: &Subquery) -> Result<Option<Subquery>> {
-    let LogicalPlan::Projection(projection) = subquery.subquery.as_ref() else {
-        return Ok(None);
-    };
-    with_columns(subquery, &projection.input, lit(true)).map(Some)
+pub(super) fn without_columns(subquery: Subquery) -> Result<Subquery> {
+    match subquery.subquery.as_ref() {
+        LogicalPlan::Projection(rows) => with_columns(&subquery, &rows.input, lit(true)),
+        _ => Ok(subquery),
+    }
 }
 
 /// Returns a subquery of IN, ANY or ALL whose output column has a name of its own.

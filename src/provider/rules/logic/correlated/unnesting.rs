@@ -98,7 +98,7 @@ pub(super) struct Unnesting<'a> {
     pub names: &'a Names,
     /// The columns of the query around the subquery that the domain has.
     outer: OuterColumns,
-    /// Whether each of these columns is compared. The others depend on those.
+    /// `true` for each of these columns that is compared. The others depend on those.
     is_compared: Vec<bool>,
     /// `true` if a compared column may be NULL.
     is_nullable: bool,
